@@ -140,6 +140,41 @@ def owned_by(kind: str, name: str = "db") -> list[dict[str, Any]]:
     return [{"apiVersion": KUBEVIRT, "kind": kind, "name": name, "controller": True}]
 
 
+def warning(about: Object, reason: str, message: str, last: str, **fields: Any) -> Object:
+    """Return the Warning event of an object that was seen last at a time; keywords are top-level
+    fields.
+    """
+    name, namespace = f"{about.name}.{reason}.{last}", about.namespace
+    involved = {"kind": about.kind, "namespace": namespace, "name": about.name}
+    said = {"type": "Warning", "reason": reason, "message": message, "lastTimestamp": last}
+    return manifest("v1", "Event", name, namespace, involvedObject=involved, **said, **fields)
+
+
+def endpoint_slice(service: str, namespace: str, *endpoints: Mapping[str, Any]) -> Object:
+    """Return the EndpointSlice of a Service with these endpoints."""
+    return manifest(
+        "discovery.k8s.io/v1",
+        "EndpointSlice",
+        f"{service}-1",
+        namespace,
+        metadata={"labels": {"kubernetes.io/service-name": service}},
+        endpoints=list(endpoints),
+    )
+
+
+def webhook_configuration(
+    name: str, *hooks: Mapping[str, Any], kind: str = "Validating", **metadata: Any
+) -> Object:
+    """Return a configuration of these admission webhooks; other keywords are its metadata."""
+    return manifest(
+        "admissionregistration.k8s.io/v1",
+        f"{kind}WebhookConfiguration",
+        name,
+        metadata=metadata,
+        webhooks=list(hooks),
+    )
+
+
 def complete(*objects: Object) -> Snapshot:
     """Return a cluster of which everything can be read:
     an object that is not given does not exist.

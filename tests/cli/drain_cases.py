@@ -26,8 +26,8 @@ node b (cordoned): 2 VMs: 1 blocks the drain, 1 migrates
                                  to do: {BLOCKING_REMEDY}
   migrates          shop/web     LiveMigrate, and it can migrate
 
-node a: 2 VMs: 1 stops for good, 1 restarts elsewhere
-  stops for good      shop/batch  None; runStrategy Manual
+node a: 2 VMs: 1 stays stopped, 1 restarts elsewhere
+  stays stopped       shop/batch  None; runStrategy Manual
                                   to do: start it by hand afterwards, or set runStrategy Always, or {OR_MIGRATES}: {RUN}
   restarts elsewhere  shop/cache  None; runStrategy Always
 
@@ -35,5 +35,5 @@ node a: 2 VMs: 1 stops for good, 1 restarts elsewhere
 Updates of running VMs (LiveMigrate): 3 migrated, 1 never
   never: shop/oracle (it cannot migrate: DisksNotLiveMigratable)
 No health check can remediate 2 nodes with VMs, which would not restart after a loss: a, b
-Can the cluster be upgraded today? No: 1 of 4 nodes cannot be drained (1 VM): b. 1 VM would stop for good.
+Can the cluster be upgraded today? No: 1 of 4 nodes cannot be drained (1 VM): b. 1 VM would stay stopped.
 """  # noqa: E501

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from virt_admit.cli.commands.drain import render
+from virt_admit.cli.commands.drain import forecast
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -73,6 +73,6 @@ def test_a_plan_of_junk_is_a_plan(data):
         )
         for group, kind in data.draw(st.lists(st.sampled_from(KINDS), max_size=5))
     ]
-    result = plan(Snapshot([*NODES, *objects], complete=["*"]))
-    report = render(result, data.draw(st.sampled_from(["text", "json"])), None)
-    assert report
+    snapshot = Snapshot([*NODES, *objects], complete=["*"])
+    found = forecast(plan(snapshot), snapshot)
+    assert found.render(data.draw(st.sampled_from(["text", "json"])))

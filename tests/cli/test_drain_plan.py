@@ -7,10 +7,9 @@ import pytest
 from tests.builders import manifest
 from tests.cli.drain_cases import BLOCKING_REASON, BLOCKING_REMEDY, TEXT
 from tests.work import measured
-from virt_admit.cli.commands.drain import LOOKS_UP, render
-from virt_admit.cli.output import EXIT_CODES
+from virt_admit.cli.commands.drain import LOOKS_UP, forecast
 from virt_admit.forecasts.drain.drain_plan import plan
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.evidence import full_ranges
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.objects import Object
@@ -23,8 +22,8 @@ KUBEVIRT = "kubevirt.io/v1"
 
 def drain(cluster, name, form):
     """Return what the command prints, and its exit code."""
-    result = plan(cluster, *[name] if name else [])
-    return render(result, form, clock.now(cluster)), EXIT_CODES[result.drainable]
+    found = forecast(plan(cluster, *[name] if name else []), cluster)
+    return found.render(form), found.code
 
 
 def made(api_version, kind, name, namespace="shop", **fields):
@@ -282,12 +281,12 @@ def test_two_of_a_sort_are_counted_in_the_plural():
     assert headline == "node b (cordoned): 4 VMs: 2 block the drain, 2 migrate"
 
 
-def paused_pool():
+def paused_pool(annotations=None):
     """Return a pool of all nodes."""
     spec = {"paused": True, "nodeSelector": {}}
-    return manifest(
-        "machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker", spec=spec
-    )
+    metadata = {"annotations": annotations or {}}
+    group = "machineconfiguration.openshift.io/v1"
+    return manifest(group, "MachineConfigPool", "worker", spec=spec, metadata=metadata)
 
 
 REPORTING = [*NODES[:3], node("d", "False")]
@@ -299,7 +298,7 @@ REPORTING = [*NODES[:3], node("d", "False")]
         (seen(REPORTING, MIGRATING), "Yes: 4 nodes can be drained."),
         (
             seen(REPORTING, STOPPING),
-            "Yes, at a cost: 4 nodes can be drained. 1 VM would stop for good.",
+            "Yes, at a cost: 4 nodes can be drained. 1 VM would stay stopped.",
         ),
         (seen(REPORTING, BLOCKING), "No: 1 of 4 nodes cannot be drained (1 VM): b."),
         (
@@ -308,7 +307,17 @@ REPORTING = [*NODES[:3], node("d", "False")]
         ),
         (
             seen(REPORTING, MIGRATING, [paused_pool()]),
-            "No: MachineConfigPool worker is paused. 4 nodes can be drained.",
+            "No: MachineConfigPool worker is paused, so its 4 nodes are not updated. 4 nodes can "
+            "be drained.",
+        ),
+        (
+            seen(REPORTING, MIGRATING, [paused_pool({"example.com/paused-until": "Sunday"})]),
+            "No: MachineConfigPool worker is paused (paused-until: Sunday), so its 4 nodes are not "
+            "updated.",
+        ),
+        (
+            seen(REPORTING, MIGRATING, [paused_pool({"x.openshift.io/reason": "its own"})]),
+            "No: MachineConfigPool worker is paused, so",
         ),
         (seen(NODES, MIGRATING), "No: node d does not report. 4 nodes can be drained."),
         (Snapshot([*REPORTING]), "Unknown: not all data could be read, so a drain may be blocked."),
@@ -420,8 +429,8 @@ def test_it_looks_up_only_what_it_declares():
     cluster = Recorder([each for group in EVERYTHING for each in group], complete=["*"])
 
     drain(cluster, None, "text")
-
-    assert cluster.read <= {*LOOKS_UP, EVENT}, "events are read where a snapshot holds them"
+    found = "read where a snapshot or the discovery of a live cluster has them"
+    assert cluster.read <= {*LOOKS_UP, EVENT, full_ranges.CILIUM_NODE}, found
 
 
 @pytest.mark.slow

@@ -180,3 +180,10 @@ def test_a_member_of_etcd_that_is_held_is_not_drained(explain):
     assert "kubectl drain c" not in text
     _, everything = explain(*world, node="--all", verb="drain", form="text")
     assert "Nodes that can be drained now: a, b\n" in everything
+
+
+def test_a_long_remedy_is_told_once():
+    told = "  to do: power the node off by hand, then taint it out-of-service."
+    again = "    to do: Power the node off by hand, then taint it out-of-service"
+    lines = words_of_node._without_told([again, "to do: short", "another line"], [told])
+    assert list(lines) == ["    to do: see above", "to do: short", "another line"]

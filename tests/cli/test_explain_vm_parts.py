@@ -201,7 +201,7 @@ def test_a_finding_about_the_vm_and_its_vmi_is_one_line(explain):
     _, text = explain(*world, form="text")
     lines = [line for line in text.splitlines() if "vm-live-migrate-not-migratable" in line]
     assert [line.split(maxsplit=2)[2] for line in lines] == [
-        "as for a drain of its node. [the rule itself]",
+        "the same cause: as for a drain of its node. [the rule itself]",
         "the VM cannot migrate (HostDeviceNotLiveMigratable: GPU 'example.com/gpu', not a mediated device), so drains hang. "  # noqa: E501
         # the remedy of the other one is to do
         "Remove it, or set LiveMigrateIfPossible or None. [the rule itself]",

@@ -177,6 +177,20 @@ def test_the_answer_about_a_cluster_is_the_same(verb):
     assert alone == run(3)
 
 
+@pytest.mark.parametrize(
+    ("asked", "small", "alone"), [(None, 3, True), (None, 2, False), (2, 3, False)]
+)
+def test_a_small_cluster_is_judged_by_one_process_unless_more_are_asked_for(asked, small, alone):
+    code = "from virt_admit.model.kubernetes.cluster import Snapshot\n"
+    code += "from virt_admit.model.kubernetes.objects import Object\n"
+    code += "node = lambda n: {'apiVersion': 'v1', 'kind': 'Node', 'metadata': {'name': n}}\n"
+    code += "cluster = Snapshot(map(Object, map(node, 'abc')), complete=['*'])\n"
+    code += f"processes.SMALL, processes.available = {small}, lambda: 2\n"
+    code += f"found = processes.sharing(cluster, {asked})(lambda _: os.getpid(), range(4))\n"
+    code += "print(str({each == os.getpid() for each in found} == {True}).lower())"
+    assert python(code) is alone
+
+
 def test_results_name_the_cluster_and_its_objects():
     node = Object({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
     other = Object(

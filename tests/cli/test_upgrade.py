@@ -366,7 +366,7 @@ def test_the_text_says_the_verdict_first(tmp_path):
 
     assert code == 0
     assert text.startswith("Yes: 2 nodes in 20 min to ")
-    assert "The estimate rests on:" in text
+    assert "The estimate rests on: parallelMigrationsPerCluster" in text
 
 
 @pytest.mark.parametrize(
@@ -428,6 +428,18 @@ def test_without_a_kubevirt_object_its_defaults_count():
     assert data["duration"]["low"] >= 2 * 40  # two at a time
 
 
+def test_the_control_plane_is_updated_first_where_no_pool_decides():
+    master = {"node-role.kubernetes.io/control-plane": ""}
+    data = rehearse(
+        [node("a"), node("b"), node("y", master), node("z", master)],
+        vm("db", "y"),
+        kubevirt(),
+        max_unavailable="2",
+    )
+
+    assert [wave["nodes"] for wave in data["waves"]] == [["z"], ["y"], ["a", "b"]]
+
+
 def test_huge_limits():
     huge = kubevirt(
         parallelMigrationsPerCluster=2**31 - 1, parallelOutboundMigrationsPerNode=2**31 - 1
@@ -440,7 +452,7 @@ def test_huge_limits():
     )
 
     assert data["possible"] is True
-    assert data["faster"] == [] or data["faster"][0]["setting"] == "maxUnavailable"
+    assert data["faster"] == [] or data["faster"][0]["setting"] == "nodes at the same time"
 
 
 def test_a_node_that_is_not_ready_is_a_stop_of_its_pool():

@@ -208,7 +208,7 @@ def test_a_node_that_was_cordoned_by_hand_takes_a_place_and_stops_nothing_while_
     [
         (
             config_node("c", cordoned=True),
-            "Uncordon c, or raise maxUnavailable so that others go on: kubectl uncordon c",
+            "Uncordon c: kubectl uncordon c; or raise maxUnavailable so that others go on",
         ),
         (
             config_node("c", ready="Unknown"),

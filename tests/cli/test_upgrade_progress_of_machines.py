@@ -3,8 +3,9 @@
 import pytest
 
 from tests.builders import manifest
-from tests.cli.test_upgrade import kubevirt, node
+from tests.cli.test_upgrade import kubevirt, node, vm
 from tests.cli.test_upgrade_progress import AN_HOUR_AGO, cluster, progress, updaters
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 
 CAPI = "cluster.x-k8s.io/v1beta2"
 
@@ -143,3 +144,74 @@ def test_a_deployment_that_counts_older_machines_rolls_out():
         ("b", "draining"),
         ("c", "returning"),
     ]
+
+
+def starting(name):
+    found = machine(name, "-")
+    del found.data["status"]["nodeRef"]
+    found.data["metadata"]["creationTimestamp"] = AN_HOUR_AGO
+    return found
+
+
+@pytest.mark.parametrize(("may_be_missing", "waits"), [(0, True), (1, False)])
+def test_a_new_machine_that_starts_comes_before_the_old_ones(may_be_missing, waits):
+    limits = {"maxSurge": 1, "maxUnavailable": may_be_missing}
+    rollout = {"strategy": {"type": "RollingUpdate", "rollingUpdate": limits}}
+    found = cluster(
+        *map(node, "ab"),
+        manifest(
+            CAPI, "MachineDeployment", "workers", "capi", spec={"replicas": 2, "rollout": rollout}
+        ),
+        machine("m-a", "a", up_to_date=False),
+        machine("m-b", "b", up_to_date=False),
+        starting("m-c"),
+        kubevirt(),
+    )
+
+    notes = [
+        "Machine m-c starts for 60 min, and MachineDeployment workers deletes no old Machine "
+        "before it is a Node: times count from then"
+    ]
+    given = progress(found)
+    assert given["notes"] == (notes if waits else [])
+    assert "a" in given["next"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "migratable", "lost"),
+    [
+        ("4Gi", "True", ""),
+        ("60Gi", "True", "LiveMigrate, but no other node can take it: memory: "),
+        ("4Gi", "False", "LiveMigrate, but cannot migrate: "),
+    ],
+    ids=["it moves", "no room", "it cannot move"],
+)
+def test_a_vm_that_stays_until_the_time_out_of_the_drain_is_lost_and_stops_nothing(
+    memory, migratable, lost
+):
+    own = machine("m-b", "b", up_to_date=False, deleting="DrainingNode")
+    own.data["metadata"]["deletionTimestamp"] = "2027-03-01T11:58:00Z"
+    own.data["spec"] = {"deletion": {"nodeDrainTimeoutSeconds": 3600}}
+    objects = [
+        node("a", memory="32Gi"),
+        node("b"),
+        manifest(CAPI, "MachineDeployment", "workers", "capi"),
+        machine("m-a", "a"),
+        own,
+        vm("db", "b", memory=memory, migratable=migratable),
+        kubevirt(),
+    ]
+    result = rehearse(cluster(*objects), Options())
+    ends = "at 12:58 UTC: VMs that still run then are lost with the node"
+    assert result.possible
+    assert any(note.endswith(ends) for note in result.progress.notes)
+    named = [note for note in result.progress.notes if note.startswith("Lost with b then: ")]
+    assert bool(named) is bool(lost)
+    (moves,) = result.vms
+    assert bool(moves.shutdowns) is bool(lost)
+    assert not moves.is_down_in_place
+    if lost:
+        assert named[0].startswith(f"Lost with b then: shop/db: {lost}")
+        assert moves.downtime is None
+    del own.data["spec"]
+    assert rehearse(cluster(*objects), Options()).possible is (not lost)

@@ -1,8 +1,8 @@
 """Fixtures of the end-to-end tests: one real API server for all of them (for each worker under
 pytest-xdist).
 
-Its scope is this folder, because a server that nothing asks still takes processor time from the
-tests after them.
+It runs as long as its process, because the files of this folder take turns with those of others. A
+server that nothing asks takes a hundredth of a processor.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _built(request: pytest.FixtureRequest, build: Callable[[Announce], T]) -> T:
         pytest.skip(str(reason))
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """A running API server."""
     found = _built(request, binaries)
@@ -82,7 +82,7 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def crds(control_plane: ControlPlane) -> ControlPlane:
     """The running API server, with the CustomResourceDefinitions of every kind that we know."""
     install_crds(control_plane)
@@ -110,7 +110,7 @@ def oracle(request: pytest.FixtureRequest) -> Path:
     return _built(request, scheduler_oracle)
 
 
-@pytest.fixture(scope="package", params=["helm3", "helm4"])
+@pytest.fixture(scope="session", params=["helm3", "helm4"])
 def helm(
     request: pytest.FixtureRequest,
     control_plane: ControlPlane,

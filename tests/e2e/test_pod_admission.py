@@ -186,7 +186,7 @@ def our_refusal(made: Json, ranges: list[Object], of_namespace: Object) -> str:
     size = limit_ranges.defaulted(pod_size.read(Object(made)["spec"]), ranges)
     if refused := limit_ranges.refusal(size, ranges):
         return f"LimitRange: {refused}"
-    lacking = quotas.missing(of_namespace, Demand(size))
+    lacking = quotas.missing(quotas.lacks(of_namespace, Demand(size)))
     return f"quota: {lacking}" if lacking else ""
 
 

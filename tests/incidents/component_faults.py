@@ -112,10 +112,10 @@ def driver_not_registered() -> Incident:
             r"CSINode w2 does not contain driver driver.longhorn.io \(pod longhorn-csi-plugin-\S+ "
             r"is not ready for 69 min: CrashLoopBackOff, it ends with exit code 1\)"
         ),
-        r"could start on +w1, w3, once what keeps it has ended, see below",
+        r"could start on +w1, w3, after the steps to do below",
         (
-            r"to run it before that, cordon w2, then stop and start the VM: kubectl logs "
-            r"longhorn-csi-plugin-\S+ -n longhorn-system --previous"
+            r": kubectl logs longhorn-csi-plugin-\S+ -n longhorn-system --previous; to run it "
+            r"before that, cordon w2, then stop and start the VM"
         ),
     )
     return Incident("driver-not-registered", SOURCE, items, YES, facts, ("explain", "vm/db"))
@@ -137,8 +137,8 @@ def no_target_with_driver() -> Incident:
     items = plain() + drivers("w2", "w3") + with_disk("mail", guest("mail", "w1"))
     facts = (
         (
-            r"no node that could take it is ready: w2, w3 \(CSI driver driver.longhorn.io is not "
-            r"registered on w2"
+            r"no node that could take it is schedulable now: w2, w3 \(CSI driver "
+            r"driver.longhorn.io is not registered on w2"
         ),
         r"to do: repair pod longhorn-csi-plugin-x1, whose last log says why it ends: kubectl logs",
     )
@@ -295,7 +295,7 @@ def port_that_waits_for_the_migration() -> Incident:
 
 def nodes_that_wait_for_the_migration() -> Incident:
     found = port_that_waits_for_the_migration()
-    facts = (r"could go to +w2, w3, once what keeps it has ended, see below",)
+    facts = (r"could go to +w2, w3, after the steps to do below",)
     return Incident(
         "nodes-wait-for-migration", found.url, found.items, NO, facts, ("explain", "vm/db")
     )

@@ -14,9 +14,9 @@ from virt_admit.cli.main import virt_admit
 def ask(tmp_path):
     """Return a function that runs a command on a cluster and returns what it prints."""
 
-    def run(items, *words):
+    def run(items, *words, **fields):
         path = tmp_path / "cluster.json"
-        path.write_text(json.dumps(snapshot(copy.deepcopy(items))))
+        path.write_text(json.dumps(snapshot(copy.deepcopy(items), **fields)))
         result = CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)])
         assert result.exit_code in (0, 1, 2), result.output
         return result.stdout

@@ -11,7 +11,7 @@ from tests.healthy.clusters import plain
 from tests.healthy.machines import claim, kubevirt, machine, storage_class, unmigratable
 from tests.healthy.parts import TIME, ago, conditions, namespaces, node, obj
 
-from .machines import NO, NOT_YES, UNKNOWN, YES, Incident, event, find, guest, launcher_of
+from .machines import NO, NOT_YES, YES, Incident, event, find, guest, launcher_of
 
 KUBEVIRT = "https://github.com/kubevirt/kubevirt"
 
@@ -47,8 +47,12 @@ def bridge() -> Incident:
 def detached_disks() -> Incident:
     release = (1, 3)
     items = plain(release) + guest("web", "w1", release, hotplugged=["vol001"]) + claim("vol001")
-    facts = (r"attach|hotplug|hp-volume",)
-    return Incident("detached-disks", f"{KUBEVIRT}/issues/13523", items, UNKNOWN, facts)
+    facts = (
+        r"pod that attaches vol001: its eviction may detach",
+        r"I/O error",
+        r"virtctl migrate web",
+    )
+    return Incident("detached-disks", f"{KUBEVIRT}/issues/13523", items, YES, facts)
 
 
 def single_replica() -> Incident:

@@ -139,7 +139,7 @@ def failed_driver(*ask: str) -> Incident:
 
 def vm_behind_a_failed_driver() -> Incident:
     facts = (
-        r"no node that could take it is ready: w1 \(cordoned by the NVIDIA GPU operator",
+        r"no node that could take it is schedulable now: w1 \(cordoned by the NVIDIA GPU operator",
         r"That does not end by itself",
         r"(?s)\A(?!.*starts by itself)",
         r"uncordon w1 to let the VM start now: kubectl uncordon w1\.",

@@ -107,7 +107,7 @@ def ending_namespace() -> Incident:
             r"no migration can be created: namespace vms is being deleted \(Some resources are "
             r"remaining"
         ),
-        r"stops for good +vms/batch .*so that no VM starts in it again",
+        r"stays stopped +vms/batch .*so that no VM starts in it again",
         r"kubectl get namespace vms -o yaml",
     )
     url = "https://github.com/kubevirt/hyperconverged-cluster-operator/issues/593"

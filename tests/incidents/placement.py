@@ -180,7 +180,10 @@ def taint_of_an_agent_that_is_gone() -> Incident:
             r"taint node\.cilium\.io/agent-not-ready: nothing removes that taint, as no DaemonSet "
             r"and no pod of cilium exists"
         ),
-        r"remove that taint: kubectl taint nodes w1 w2 w3 node\.cilium\.io/agent-not-ready-",
+        (
+            r"remove that taint, and do not stop the VM before: kubectl taint nodes w1 w2 w3 "
+            r"node\.cilium\.io/agent-not-ready-"
+        ),
         r"(?s)\A(?!.*which it then removes)",
     )
     return Incident("agent-gone", "https://github.com/cilium/cilium/issues/31943", items, NO, facts)

@@ -66,7 +66,7 @@ def pods_that_one_kubelet_rejects() -> Incident:
     items = plain() + rejected("TopologyAffinityError", said, "w2")
     facts = (
         r"the kubelet of w2 rejects each new pod",
-        r"could start on +w1, w3, once what keeps it has ended, see below",
+        r"could start on +w1, w3, after the steps to do below",
         r"free CPUs, memory and devices of one NUMA",
     )
     return Incident(
@@ -112,8 +112,8 @@ def running_pod_that_its_kubelet_rejects() -> Incident:
             r"moment .* Its VMI is Failed, and Manual does not start it again"
         ),
         (
-            r"To do\n +start it; .*drain a node before its kubelet is restarted: virtctl start db "
-            r"-n vms"
+            r"To do\n +start it; .*: virtctl start db -n vms; drain a node before its kubelet is "
+            r"restarted"
         ),
         r"(?s)\A(?!.*KubeVirt starts it again)(?!.*each new pod)(?!.*has been Failed)",
     )

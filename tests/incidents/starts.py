@@ -296,6 +296,8 @@ def hotplugged_volume_of_another_node() -> Incident:
     helper = find(items, "Pod", "hp-volume-db")
     helper["metadata"]["creationTimestamp"] = ago(minutes=51)
     helper["status"] = {"phase": "Pending"}
+    status = find(items, "VirtualMachineInstance", "db")["status"]["volumeStatus"][-1]
+    status |= {"phase": "AttachedToNode", "target": ""}
     del helper["spec"]["nodeName"]
     facts = (
         (

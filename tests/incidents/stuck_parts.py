@@ -195,7 +195,7 @@ def kubelets_without_certificates(*ask: str) -> Incident:
         r"csr-a",
         r"[Dd]o not fence",
         r"(?s)\A(?!.*(?:create a health check that acts for w1|out-of-service|lost already))",
-        r"(?s)\A(?!.*Node/w1: warn: metadata.name: no health check)",
+        r"(?s)\A(?!.*Node/w1: warn: no health check)",
     )
     if ask[0] == "explain" and "vm" in ask[1]:
         facts += (r"its node w1 runs, but its kubelet has no valid certificate and cannot report",)

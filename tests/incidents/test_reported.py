@@ -9,6 +9,7 @@ import json
 import pytest
 
 from tests.healthy.clusters import plain
+from tests.healthy.parts import TIME
 
 from .machines import guest
 
@@ -44,6 +45,7 @@ def test_the_json_has_it_only_where_there_is_something(ask):
         "text": f"Ready is False: {WHY}",
         "at": LONG_AGO,
         "also": [],
+        "group": "",
     }
     assert "reported" not in json.loads(ask(plain((1, 8)), "scan", "-o", "json"))
 
@@ -84,12 +86,20 @@ def test_around_a_vm_that_cannot_leave(ask, words):
     assert f"Replica storage/r-1 reports: Ready is False: {ENGINE}" in said
 
 
-@pytest.mark.parametrize(
-    "words", [("explain", "vm/db", "-n", "vms"), ("drain", "w1"), ("explain", "node/w1")]
-)
-def test_not_around_one_that_can(ask, words):
+@pytest.mark.parametrize("words", [("drain", "w1"), ("explain", "node/w1")])
+def test_a_drain_that_ends_says_nothing_of_the_rest(ask, words):
     assert ENGINE not in ask(with_replica([*plain((1, 6)), *guest("db")], "db"), *words)
 
 
 def test_not_in_a_list_of_all_nodes(ask):
     assert ENGINE not in ask(with_replica([*plain((1, 6)), *pinned("db")], "db"), "drain", "--all")
+
+
+def test_around_a_vm_that_can_leave_only_what_lasts_is_said(ask):
+    items, words = [*plain((1, 6)), *guest("db")], ("explain", "vm/db", "-n", "vms")
+    volume = with_replica([], "db")[0] | {"metadata": {"name": "db", "namespace": "vms"}}
+    assert ENGINE in ask([*items, volume], *words)
+    young = with_replica(items, "db")
+    young[-1]["metadata"] = volume["metadata"]
+    young[-1]["status"]["conditions"][0]["lastTransitionTime"] = TIME.isoformat()
+    assert ENGINE not in ask(young, *words)

@@ -2,10 +2,14 @@
 and what must not be advised for it.
 """
 
+import copy
 import json
+
+import pytest
 
 from tests.cli.explain_cases import lines
 from tests.health_checks import machine, mhc
+from tests.incidents_platform import openshift
 from virt_admit.cli.commands.explain import explain
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -58,8 +62,8 @@ def test_a_migration_without_a_drain_evicts_no_pod_that_attaches_disks(ask):
     said = " ".join(ask(control_path.detached_disks().items, "explain", "vm/web").split())
 
     assert (
-        "a drain of its node unknown LiveMigrate, but nothing keeps the pod that attaches vol001"
-        in said
+        "a drain of its node migrates LiveMigrate, and it can migrate, but nothing keeps the pod "
+        "that attaches vol001" in said
     )
     assert "a migration now starts to one of w2, w3" in said
     assert "an update of KubeVirt migrated" in said
@@ -110,3 +114,15 @@ def test_a_vm_that_runs_and_cannot_be_stopped_is_told_so(ask):
     assert (
         "virtctl stop fails, because webhook vms.kubemacpool.io refuses each change of a VM" in said
     )
+
+
+@pytest.mark.parametrize("cordoned", [True, False])
+def test_all_drains_and_the_upgrade_give_one_answer(ask, cordoned):
+    items = copy.deepcopy(openshift.cordoned_by_hand(updated=True).items)
+    for each in items:
+        if each["kind"] == "Node" and not cordoned:
+            each["spec"].pop("unschedulable", None)
+    drain, upgrade = ask(items, "drain", "--all"), ask(items, "upgrade")
+    word = "No: the next update of MachineConfigPool worker would not" if cordoned else "Yes"
+    assert f"Can the cluster be upgraded today? {word}" in drain
+    assert upgrade.startswith(word[:3])

@@ -75,7 +75,7 @@ def registry_away() -> Incident:
                 {"name": "virt-handler", "ready": False, "state": state}
             ]
             items.append(event(each, "Failed", "Error: ImagePullBackOff", "kubelet"))
-    facts = (r"repair virt-handler", r"ImagePullBackOff")
+    facts = (r"to do: .*(image|registry|virt-handler)", r"ImagePullBackOff")
     return Incident("registry-away", f"{KUBEVIRT}/issues/2397", items, NOT_YES, facts)
 
 

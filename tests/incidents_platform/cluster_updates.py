@@ -97,15 +97,15 @@ def acknowledgement() -> Incident:
     says = (
         "No: the upgrade stops (1 cause)",
         (
-            "no node is updated, as the update to 4.19.9 is not accepted (PreconditionChecks): "
-            "Precondition"
+            "no node is updated, as the update to 4.19.9 is not accepted (PreconditionChecks) for "
+            "5 h: Precondition"
         ),
         ARTICLE.rstrip("."),
         (
             "kubectl patch configmap admin-acks -n openshift-config --type=merge -p "
             f"""'{{"data":{{"{KEY}":"true"}}}}'"""
         ),
-        "none is migrated or restarted",
+        "none moves before it stops",
     )
     items = [
         *at_rest(),

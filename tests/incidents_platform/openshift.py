@@ -70,7 +70,7 @@ def cordoned_by_hand(*, updated: bool = False) -> Incident:
     says = (
         "MachineConfigPool worker updates no other node: n1, cordoned by hand",
         "uses up its maxUnavailable 1",
-        "Uncordon n1, or raise maxUnavailable",
+        "Uncordon n1: kubectl uncordon n1; or raise maxUnavailable",
     )
     source = "https://github.com/openshift/machine-config-operator/pull/2758"
     return Incident(source, items, "upgrade", 1, says, ("None is under way",))

@@ -41,7 +41,7 @@ def tainted(release: str = "v1.0.0", **late: float) -> list[Object]:
     return items
 
 
-def virt_handler_too_many(command: str = "upgrade", code: int = 0) -> Incident:
+def virt_handler_too_many(command: str = "upgrade", code: int = 1) -> Incident:
     says = (
         (
             "KubeVirt kubevirt/kubevirt is not available for 40 min (DeploymentInProgress): "
@@ -77,7 +77,7 @@ def component_that_crashes() -> Incident:
         "https://github.com/kubevirt/kubevirt/issues/5327",
         items,
         "upgrade",
-        2,
+        1,
         says,
         ("misscheduled",),
     )
@@ -124,7 +124,7 @@ def service_version(phase: str, message: str) -> Object:
     return obj("ClusterServiceVersion", "operators.coreos.com/v1alpha1", name, CNV, status=status)
 
 
-def stored_version(command: str = "upgrade", code: int = 0) -> Incident:
+def stored_version(command: str = "upgrade", code: int = 1) -> Incident:
     items = [
         *cluster(),
         *namespaces(CNV),
@@ -134,7 +134,7 @@ def stored_version(command: str = "upgrade", code: int = 0) -> Incident:
     says = (
         f"The update of operator {PACKAGE} from v2.6.5 to v4.8.0 is stuck for 55 min",
         f"InstallPlan {CNV}/install-7kq4d failed: {LOSS}",
-        "take v1alpha1 out of status.storedVersions",
+        "take v1alpha1 out of its status.storedVersions",
         f"kubectl delete installplan install-7kq4d -n {CNV}",
     )
     return Incident(
@@ -167,7 +167,7 @@ def failed_service_version() -> Incident:
         "https://github.com/kubevirt/hyperconverged-cluster-operator/issues/1040",
         items,
         "upgrade",
-        0,
+        1,
         says,
     )
 
@@ -194,7 +194,7 @@ def unresolved() -> Incident:
         "https://github.com/operator-framework/operator-lifecycle-manager/issues/2201",
         items,
         "upgrade",
-        0,
+        1,
         says,
     )
 
@@ -268,7 +268,7 @@ def not_upgradeable(command: str = "upgrade", *, versions: bool = True) -> Incid
         "https://github.com/kubevirt/cluster-network-addons-operator/pull/"
         f"{1334 if versions else 1292}"
     )
-    return Incident(source, items, command, 0, says, ("being replaced",))
+    return Incident(source, items, command, 1, says, ("being replaced",))
 
 
 def catalog_that_does_not_answer() -> Incident:
@@ -293,7 +293,7 @@ def catalog_that_does_not_answer() -> Incident:
         "kubectl describe catalogsource redhat-operators -n openshift-marketplace",
     )
     source = "https://github.com/operator-framework/operator-lifecycle-manager/issues/3009"
-    return Incident(source, items, "upgrade", 0, says)
+    return Incident(source, items, "upgrade", 1, says)
 
 
 def incidents() -> list[Incident]:

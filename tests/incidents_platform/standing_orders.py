@@ -61,14 +61,15 @@ def fencing_that_failed() -> Incident:
     says = (
         (
             "the loss of its node never restarts its node is lost already: NodeHealthCheck check "
-            f"can do no more: {kind} {space}/n1 has failed 4 h ago (FenceAgentFailed: Fence agent "
-            "command has failed), and it is not tried"
+            f"can do no more: {kind} {space}/n1 has failed 4 h ago (FenceAgentFailed), and it is "
+            "not tried"
         ),
         (
-            "restore its power; or, once fence_ipmilan reaches it at 10.0.0.1, delete its failed "
-            "FenceAgentsRemediation"
+            "see in the log of its operator what fence_ipmilan answered, and correct "
+            "FenceAgentsRemediationTemplate ipmi, or what its parameters name"
         ),
-        f"kubectl delete fenceagentsremediation n1 -n {space}",
+        "they are --ip 10.0.0.1; then delete",
+        f"(kubectl delete fenceagentsremediation n1 -n {space})",
     )
     source = "https://github.com/medik8s/fence-agents-remediation/pull/121"
     return Incident(source, items, "explain vm/web", 0, says, ("runs again after", "acts"))

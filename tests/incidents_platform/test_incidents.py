@@ -81,7 +81,7 @@ def test_an_operator_at_rest_is_not_accused(items, tmp_path):
         ),
         (
             operators.stored_version().items,
-            "the update to v4.8.0 is stuck: InstallPlan openshift-cnv/install-7kq4d failed",
+            "the update from v2.6.5 to v4.8.0 is stuck: InstallPlan install-7kq4d",
         ),
     ],
 )

@@ -10,6 +10,7 @@ from tests.fake_api import FakeApi
 from tests.forecasts.drain.vm_motion import NOW, node, vm
 from tests.healthy.parts import snapshot
 from tests.incidents_platform.test_incidents import INCIDENTS, named
+from tests.model.evidence import test_lasting_faults
 from tests.served_snapshot import serve
 from virt_admit.cli.main import virt_admit
 from virt_admit.kube import snapshots
@@ -53,6 +54,18 @@ def test_a_live_cluster_and_its_file_say_the_same(incident, both):
 def test_so_does_a_scan(incident, both):
     of_file, live = both(["scan", "--policy", "default"], incident.snapshot)
     assert live == of_file
+
+
+def test_so_does_a_scan_of_what_objects_report(both):
+    items = [make(test_lasting_faults.OLD).data for make, _ in test_lasting_faults.FAULTS.values()]
+    for number, item in enumerate(items):
+        times = {"name": f"x-{number}", "creationTimestamp": test_lasting_faults.OLD}
+        item["metadata"].update(times)
+    cluster = snapshot(items, time=test_lasting_faults.NOW)
+    of_file, live = both(["scan", "-o", "json"], cluster)
+    reported = [json.loads("\n".join(lines))["reported"] for _, lines in (of_file, live)]
+    assert reported[0] == reported[1]
+    assert len(reported[1]) == len(items) - 1, "two pods that end alike are one line"
 
 
 @pytest.mark.parametrize("name", ["a", "b"])

@@ -168,7 +168,8 @@ def multus_that_does_not_answer() -> Incident:
             )
             each["status"]["containerStatuses"] = [{"name": "main", "state": state}]
     says = (
-        "no node that could take it is ready: n2, n3 (the pod network on n2 does not work",
+        "no node that could take it is schedulable now: n2, n3 (the pod network on n2 does not "
+        "work",
         "CrashLoopBackOff",
     )
     return Incident(

@@ -129,7 +129,8 @@ class TestListing:
         with pytest.raises(TooLarge, match="more than 20 pages"):
             informers.snapshot(api, [KindStore(NODE)])
         assert server.requests.count("/version") == 1
-        assert len(server.requests) == 21, "a second attempt would not help"
+        asked = [path for path in server.requests if path.startswith(NODES)]
+        assert len(asked) == 20, "a second attempt would not help"
 
     def test_too_many_bytes(self, server, api, monkeypatch):
         monkeypatch.setattr(client, "MOST_BYTES", 10_000)

@@ -6,7 +6,8 @@ import shlex
 
 import pytest
 
-from virt_admit.model.commands import argument, kubectl, virtctl
+from tests.builders import manifest
+from virt_admit.model.commands import argument, kubectl, logs_of, virtctl
 from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.reports import unavailable_data
 from virt_admit.reports.explain import rights
@@ -36,3 +37,33 @@ def test_a_kind_in_a_snapshot_is_one_word() -> None:
     assert unavailable_data.forbidden(["nodes", "pods"]).endswith(
         "--verb=get,list --resource=nodes,pods"
     )
+
+
+WAITS = {"name": "app", "ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}
+RUNS = {"name": "app", "ready": True, "state": {"running": {}}}
+DOWN = {"ready": False, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+DONE = {"name": "first", "ready": True, "state": {"terminated": {"exitCode": 0}}}
+
+
+@pytest.mark.parametrize(
+    ("boxes", "status", "choice"),
+    [
+        (["app"], {"containerStatuses": [DOWN | {"name": "app"}]}, ""),
+        (["app", "side"], {"containerStatuses": [RUNS, DOWN | {"name": "side"}]}, " -c side"),
+        (["app", "side"], {"containerStatuses": [RUNS]}, ""),
+        (
+            ["app"],
+            {
+                "containerStatuses": [WAITS],
+                "initContainerStatuses": [DONE, DOWN | {"name": "install"}],
+            },
+            " -c install",
+        ),
+        (["app"], {"containerStatuses": [RUNS], "initContainerStatuses": [DONE]}, ""),
+    ],
+)
+def test_logs_are_those_of_the_container_that_is_not_ready(boxes, status, choice) -> None:
+    spec = {"containers": [{"name": name} for name in boxes]}
+    pod = manifest("v1", "Pod", "a", "ns", spec=spec, status=status)
+    assert logs_of(pod, "--previous") == f"kubectl logs a -n ns{choice} --previous"
+    assert logs_of(pod, "--all-containers") == "kubectl logs a -n ns --all-containers"

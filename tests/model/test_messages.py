@@ -4,6 +4,7 @@ import pytest
 
 from tests.for_each import for_each
 from virt_admit.model import messages
+from virt_admit.model.commands import and_then, typed
 from virt_admit.model.kubernetes.objects import Path
 from virt_admit.rules import load_rules
 
@@ -22,6 +23,18 @@ from virt_admit.rules import load_rules
 )
 def test_names(items, width, text):
     assert messages.names(items, width) == text
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (r"No enabled repositories\n: exit \"1\"", 'No enabled repositories : exit "1"'),
+        (r"a path C:\\temp", r"a path C:\temp"),
+        ("nothing  is\nescaped", "nothing is escaped"),
+    ],
+)
+def test_the_escapes_of_a_quoted_string(said, text):
+    assert messages.unescaped(said) == text
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 nodes"), (1, "1 node"), (2, "2 nodes")])
@@ -68,6 +81,31 @@ def test_what_was_meant(word, suggestion):
 def test_the_end_of_a_failure_stays(length, text):
     found = messages.cut_middle("abc: def ghi: jkl", length)
     assert (found, len(found) <= length) == (text, True)
+
+
+def test_what_a_server_answered_is_told_without_its_frame():
+    why = "unable to attach volume pvc-1 to b: volume must be healthy to start migration"
+    frame = (
+        "Bad response statusCode [500]. Status [500 Internal Server Error]. Body: [{}] from [{}]"
+    )
+    url = f"http://longhorn-backend:9500/v1/volumes/pvc-1{'-x' * 20}?action=attach"
+    for body in (
+        f"message={why}, code=Server Error, detail=",
+        f"code=Server Error, detail=, message={why}",
+    ):
+        said = f"rpc error: code = Internal desc = {frame.format(body, url)}"
+        assert messages.cut_middle(said, 160) == f"Internal: {why}"
+        assert messages.cut_middle(said, 60).endswith("healthy to start migration")
+        assert len(messages.cut_middle(said, 60)) <= 60
+
+
+def test_a_dump_in_an_error_gives_way_to_what_follows():
+    state = "--- interfaces: - name: br1 state: up ipv4: enabled: false " * 9
+    said = f"error on node b: failed probe 'ping' -> currentState: {state}: failed: timed out"
+    assert (
+        messages.cut_middle(said, 80) == "error on node b: failed probe 'ping': failed: timed out"
+    )
+    assert messages.scheduler_words(said, 80) == messages.cut_middle(said, 80)
 
 
 def test_a_text_that_is_cut_in_its_middle_has_whole_words():
@@ -132,9 +170,9 @@ def test_a_text_ends_with_one_mark():
     assert [messages.ended(text) for text in ("so", "so.", "so…")] == ["so.", "so.", "so…"]
 
 
-def test_the_command_at_the_end_of_a_remedy():
+def test_the_command_of_a_remedy():
     assert messages.command_of("stop it (or wait): virtctl stop a -n b") == "virtctl stop a -n b"
-    assert messages.command_of("see: kubectl get pods; then wait") == ""
+    assert messages.command_of("see: kubectl get pods; then wait") == "kubectl get pods"
 
 
 TAINT = "node.example.com/uninitialized"
@@ -183,3 +221,64 @@ def test_what_the_api_server_forbids_keeps_its_name() -> None:
 @for_each("text", ["a." * 50_000, "a" * 10**5, 'a "' * 30_000, "a is forbidden: " * 6_000])
 def test_long_errors_are_cut_in_linear_time(text: str) -> None:
     assert len(messages.cut_middle(text, 150)) <= 150
+
+
+def test_the_error_of_a_mount_is_kept_without_its_arguments():
+    said = (
+        'MountVolume.MountDevice failed for volume "pvc-1" : rpc error: code = Internal desc = '
+        "mount failed: exit status 32 Mounting command: mount Mounting arguments: -t nfs -o "
+        f"vers=4.1 None:/pvc-1 /var/lib/{'x' * 200} Output: mount.nfs: Failed to resolve server"
+    )
+
+    assert messages.cut_middle(said, 160).endswith("mount.nfs: Failed to resolve server")
+
+
+def test_the_command_of_the_first_step_stands_before_further_ones():
+    remedy = typed("change A", "kubectl edit a", "or change B; then start it: virtctl start c")
+    assert remedy == "change A: kubectl edit a; or change B; then start it: virtctl start c"
+    assert messages.command_of(remedy) == "kubectl edit a"
+    assert messages.advice_of(remedy) == "Change A; or change B; then start it: virtctl start c"
+    assert messages.ended(typed("change A", "kubectl edit a", "or change B")).endswith("B.")
+    assert messages.command_of("change A; or change B") == ""
+
+
+@pytest.mark.parametrize(
+    ("remedy", "whole", "command"),
+    [
+        ("free memory", "free memory. Then start it: virtctl start a", "virtctl start a"),
+        (
+            "see it: kubectl logs b",
+            "see it: kubectl logs b; then start it (virtctl start a)",
+            "kubectl logs b",
+        ),
+    ],
+)
+def test_a_further_step_keeps_the_command_of_the_first_one(remedy, whole, command):
+    assert and_then(remedy, "start it", "virtctl start a") == whole
+    assert messages.command_of(whole) == command
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("it waits for shop/db.", True),
+        ("it waits for shop/db: why", True),
+        ("it waits for shop/db-2", False),
+        ("it waits for shop/db.example", False),
+        ("it waits for eshop/db", False),
+    ],
+)
+def test_a_text_mentions_a_name_as_a_whole(text, said):
+    assert messages.mentions(text, "shop/db") is said
+
+
+def test_which_webhook_cannot_be_called_is_kept():
+    said = (
+        'Internal error occurred: failed calling webhook "default.machine.example.com": failed to '
+        'call webhook: Post "https://hooks.old-system.svc:443/mutate-v1-machine?timeout=10s": '
+        'service "hooks" not found'
+    )
+    assert messages.cut_middle(said, 160) == (
+        "Internal error occurred: failed calling webhook default.machine.example.com at "
+        'hooks.old-system.svc: service "hooks" not found'
+    )

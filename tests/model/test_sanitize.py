@@ -72,3 +72,15 @@ def test_json_keeps_its_value(text):
     encoded = sanitize.escape_json(json.dumps([text], ensure_ascii=False))
     assert json.loads(encoded) == [text]
     assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e]", encoded)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("https://user:p@ss@host/a", "https://host/a"),
+        ("see //me@host?x=1 and https://host/a@b", "see //host?x=1 and https://host/a@b"),
+        ("mail me@host", "mail me@host"),
+    ],
+)
+def test_urls_are_told_without_their_logins(text, said):
+    assert sanitize.without_login(text) == said

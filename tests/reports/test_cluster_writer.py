@@ -85,6 +85,7 @@ def test_reasons_are_those_of_rules_that_there_are():
         "NodeCordonStays",
         "MachineWithoutNode",
         "NodeUninitialized",
+        "NodeWithoutPool",
     }
     assert all(re.fullmatch("([A-Z][a-z]+)+", reason) for reason in reasons)
 

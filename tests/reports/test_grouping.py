@@ -77,7 +77,7 @@ def test_scan_has_one_line_for_each_cause_and_object(cluster, form):
 
 def test_scan_text_begins_with_counts(cluster):
     where = ("scan", "--cluster", cluster / "cluster.json")
-    assert lines(*where)[0] == "0 denied, 1 warned, 0 audited of 1 object"
+    assert lines(*where)[0] == "0 denied, 1 warned, 0 only audited of 1 object"
     assert RULE in lines(*where, "--all-lines")[0]
 
 

@@ -34,6 +34,10 @@ DRAIN = Said("as for a drain of its node", WHY)
             ),
             "asked for, but as for a drain of its node. It waits",
         ),
+        (
+            "w2 takes no VM, as no other node can take it: node selector example.com/rack=north-4",
+            "w2 takes no VM, as for a drain of its node",
+        ),
         # a sentence that was cut is the same one
         (
             (

@@ -214,6 +214,38 @@ def test_one_cause_of_several_rules_about_a_node():
     assert rules(without, silent, other) == ["node-not-reporting", "node-without-health-check"]
 
 
+def test_nodes_that_one_list_names_share_a_row():
+    edit = "kubectl edit snrc config -n ops"
+    said = "none acts (agents cannot reboot (worker-1, worker-2)), so {} would not restart"
+    nodes = (("worker-1", "1 VM"), ("worker-2", "3 VMs"))
+    found = [
+        row("node-without-health-check", "Node", name, said.format(vms), command=edit)
+        for name, vms in nodes
+    ]
+    assert [each[1] for each in told(*found)] == ["Node/worker-1 and 1 more"]
+
+
+def test_one_cause_whose_remedy_has_no_command_of_its_own():
+    cause = (
+        "a, b and c are labelled kubevirt.io/schedulable=false, although virt-handler is Ready "
+        "there: its device plugins are not registered, as its DaemonSet mounts /var/lib/kubelet"
+    )
+    see = "virt-admit explain {}"
+    down = row(
+        "vm-start-stuck",
+        "VirtualMachine",
+        "db",
+        f"the VM should run: {cause}",
+        command=see.format("vm/db -n shop"),
+    )
+    node = row("node-devices-unregistered", "Node", "a", cause, command=see.format("node/a"))
+    other = row("node-health", "Node", "b", cause[:60], command=see.format("node/b"))
+    assert told(down, node, other) == [
+        ("vm-start-stuck", "VirtualMachine/shop/db", "Node/a [node-devices-unregistered]"),
+        ("node-health", "Node/b", ""),
+    ]
+
+
 def test_a_vm_and_its_vmi():
     message = "only node w1 can run this VM (no other node exists), so a drain never completes."
     vm, vmi = (

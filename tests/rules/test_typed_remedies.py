@@ -104,6 +104,14 @@ def test_the_command_of_a_step_that_a_message_leaves_out_is_not_shown(typed, mes
     assert vm_start_stuck.shown_command(stuck, message, vm) == shown
 
 
+def test_a_remedy_is_cut_to_its_first_step_and_not_inside_of_a_parenthesis():
+    step = "Ask for the device"
+    stuck = Problem(
+        "x" * 420, f"{step[:1].lower()}{step[1:]} (on one cloud, by a tag, or in words)"
+    )
+    assert vm_start_stuck._message(stuck, 480).endswith(f"x. {step}.")
+
+
 WHERE_TO_LOOK = {
     "health-check-refuses-now": (
         r"(virt-admit explain (mhc|nhc)/|kubectl describe "
@@ -180,7 +188,7 @@ def test_remedies_of_drain_have_a_command():
     found = {remedy for param in CASES for remedy in remedies(param.values[1])}
     assert len(found) > 20
     assert [remedy for remedy in found if _HALF.search(remedy)] == []
-    for remedy in found:
+    for remedy in (way for each in found for way in each.split("; or, ")):
         command = re.search(r": ((?:kubectl|virtctl) .*)", remedy)
         # one for each configuration of a webhook
         for part in command[1].split(" && ") if command else ():
@@ -192,6 +200,19 @@ def test_remedies_of_drain_have_a_command():
         if _ACTION.search(remedy) and not re.search("(?:kubectl|virtctl) ", remedy)
     ]
     assert len(without) <= MOST_WITHOUT, without
+
+
+_POSITIONAL = re.compile(r"kubectl logs ((?:(?!-)\S+ )*(?!-)\S+)")
+"""The arguments of ``kubectl logs`` before its options: a pod, and perhaps a container."""
+
+
+def test_logs_are_of_a_pod_or_of_a_kind_with_its_name():
+    """``kubectl logs pod NAME`` asks for the container NAME of a pod with the name "pod"."""
+    told = {command(row) for param in CASES for row in rows(*param.values)}
+    told |= {remedy for param in CASES for remedy in remedies(param.values[1])}
+    asked = [found for each in told for found in _POSITIONAL.findall(each)]
+    assert len(asked) > 3
+    assert [each for each in asked if len(each.split()) > 1] == []
 
 
 def test_no_message_ends_with_half_a_sentence():
@@ -251,6 +272,8 @@ def test_plan_and_drain_name_the_same_problems():
                 for node in found.nodes
                 for row in node.forecasts
                 for one in row.problems
+                # what holds the whole node is one problem, not one more for each VM
+                if one.reason not in {blocker.reason for blocker in node.pods.blockers}
             }
             drained |= {str(blocker.id) for node in found.nodes for blocker in node.pods.blockers}
             planned = {

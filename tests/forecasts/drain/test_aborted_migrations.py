@@ -62,6 +62,36 @@ def test_three_of_them_block(where):
     assert f"its last 3 migrations were aborted, so will the next: {STUCK}" in found.reason
 
 
+SWTPM = "the running swtpm does not support migration with shared storage"
+
+
+def test_a_guest_whose_swtpm_cannot_move_blocks_from_its_first_failure_on():
+    cluster = failed(1, in_status=f"this function is not supported by the driver: {SWTPM}")
+    (vmi,) = cluster.known(VMI)
+    vmi.data["status"]["volumeStatus"] = [
+        {
+            "name": "vm-state",
+            "persistentVolumeClaimInfo": {"claimName": "persistent-state-for-web-x7k2p"},
+        }
+    ]
+
+    found = drained(cluster)
+
+    assert found.outcome is VmOutcome.BLOCKS
+    assert f"{SWTPM}; its vTPM is on claim persistent-state-for-web-x7k2p" in found.reason
+    assert "virtctl stop web" in found.remedy
+    assert "never remove the vTPM" in found.remedy
+
+
+def test_the_vtpm_of_a_guest_without_vm_ends_with_it():
+    cluster = failed(1, in_status=SWTPM)
+    (vmi,) = cluster.known(VMI)
+    del vmi.data["metadata"]["ownerReferences"]
+
+    assert "virtctl stop" not in drained(cluster).remedy
+    assert "the claim ends with it" in drained(cluster).remedy
+
+
 def test_a_failure_of_the_moment_is_repeated():
     assert drained(failed(1, in_event="connection reset by peer")).outcome is VmOutcome.MIGRATES
 

@@ -212,7 +212,7 @@ def test_the_vms_of_a_lost_node_are_placed_as_of_now():
     assert why(*FULL).endswith(
         "but only later: no other node can run it: on n3 memory: 192Gi missing"
     )
-    assert why(HOSTS[0], cordoned).endswith("but only later: no node takes it: on n3 cordoned")
+    assert why(HOSTS[0], cordoned).endswith("but only later: no node takes it: n3 is cordoned")
 
 
 # --- pods in the cache of the webhook

@@ -2,7 +2,9 @@
 
 import pytest
 
+from tests.builders import manifest
 from tests.incidents_platform.operators import tainted
+from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.drain.control import component_states
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import NODE
@@ -82,3 +84,63 @@ def test_a_namespace_that_allows_them_by_now_is_not_the_cause():
     (held,) = component_states.held(deploying("privileged"))
 
     assert "PodSecurity" not in held.reason
+
+
+PREFIX = "kubevirt.io/install-strategy-"
+CURRENT = {"version": "v1.7.0", "registry": "quay.io/kubevirt", "identifier": "abc"}
+
+
+def outdated(namespace="harvester-system", *, template=True):
+    """Return a KubeVirt that waits for a virt-handler pod without annotations on b."""
+    notes = {f"{PREFIX}{key}": value for key, value in CURRENT.items()}
+    waits = {"type": "Available", "status": "False", "reason": "DeploymentInProgress"}
+    waits["lastTransitionTime"] = "2027-03-01T08:00:00Z"
+    status = {"conditions": [waits], "targetKubeVirtVersion": CURRENT["version"]}
+    status["targetKubeVirtRegistry"] = CURRENT["registry"]
+    status["targetDeploymentID"] = CURRENT["identifier"]
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "virt-handler"}
+    items = [manifest("kubevirt.io/v1", "KubeVirt", "kubevirt", namespace, status=status)]
+    made = {"metadata": {"annotations": notes if template else {}}}
+    items += [manifest("apps/v1", "DaemonSet", "virt-handler", namespace, spec={"template": made})]
+    for on, given in (("a", notes), ("b", {})):
+        meta = {"labels": {"kubevirt.io": "virt-handler"}, "annotations": given}
+        meta["ownerReferences"] = [{**owner, "controller": True}]
+        running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        name = f"virt-handler-{on}"
+        items += [
+            manifest(
+                "v1", "Node", on, status={"conditions": [{"type": "Ready", "status": "True"}]}
+            ),
+            manifest(
+                "v1", "Pod", name, namespace, metadata=meta, spec={"nodeName": on}, status=running
+            ),
+        ]
+    return Snapshot(items, ["*"], time="2027-03-01T12:00:00Z")
+
+
+def notes_of(cluster, name):
+    node = next(each for each in cluster.known(NODE) if each.name == name)
+    return [each for each in node_notes.notes(node, cluster) if "KubeVirt" in each]
+
+
+def test_harvester_refuses_migrations_of_every_node():
+    cluster = outdated()
+    (held,) = component_states.held(cluster)
+
+    assert "counts pod virt-handler-b on b as out of date" in held.reason
+    assert held.remedy.endswith("kubectl delete pod virt-handler-b -n harvester-system")
+    assert notes_of(cluster, "a") == notes_of(cluster, "b") == [held.note]
+    assert '"KubeVirt is not ready"' in held.note
+
+
+def test_elsewhere_only_the_node_of_the_pod_is_concerned():
+    cluster = outdated("kubevirt")
+
+    assert (len(notes_of(cluster, "a")), len(notes_of(cluster, "b"))) == (0, 1)
+
+
+def test_a_pod_is_not_deleted_that_comes_back_as_it_was():
+    (held,) = component_states.held(outdated(template=False))
+
+    assert "delete" not in held.remedy
+    assert "no rollout replaces it" not in held.reason

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import complete, kubevirt, manifest, node, owned_by
+from tests.builders import complete, kubevirt, manifest, node, owned_by, webhook_configuration
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -125,9 +125,8 @@ def test_an_api_that_serves_an_expired_certificate_has_webhooks_that_fail(releas
 
     expired = found("v1.subresources.kubevirt.io")
     assert outcomes(expired) == {"db": VmOutcome.BLOCKS}
-    assert (
-        "kubectl rollout restart deployment virt-api -n kubevirt" in expired.pods.blockers[0].remedy
-    )
+    restart = "kubectl delete pods -l kubevirt.io=virt-api -n kubevirt"
+    assert restart in expired.pods.blockers[0].remedy
     assert "kubectl meanwhile" not in expired.notes[0]
     assert "virtctl fails, and so does kubectl for VMs" in expired.notes[0]
     assert found("v1beta1.metrics.k8s.io").drainable is True
@@ -147,6 +146,7 @@ def test_without_virt_controller_no_vm_migrates(parts):
 
     assert outcomes(found) == {"db": VmOutcome.BLOCKS, "cache": VmOutcome.RESTARTS}
     assert [(item.name, item.now) for item in found.pods.blockers] == [("virt-controller", True)]
+    assert found.pods.blockers[0].effect == "keeps VMs now"
     assert [(each.component, each.healthy) for each in found.control] == [
         ("virt-api", True),
         ("virt-controller", False),
@@ -174,7 +174,9 @@ def test_without_virt_api_evictions_fail_since_1_5(release, cache):
     found = drained(*VMS, *OFF, running(release), component("virt-api", "b", ready="False"))
 
     assert outcomes(found) == {"db": VmOutcome.BLOCKS, "cache": cache}
-    assert len(found.pods.blockers) == 1
+    (blocker,) = found.pods.blockers
+    evicts = cache is VmOutcome.RESTARTS
+    assert blocker.effect == ("keeps VMs now" if evicts else "blocks now")
 
 
 def test_a_virt_handler_that_is_not_ready_leaves_the_migration_open():
@@ -234,6 +236,24 @@ def test_virt_api_on_the_drained_node_alone_keeps_vms_that_are_shut_down_too(rel
     assert drained(*OFF, controller, setting).drainable is True
 
 
+def hook(failure_policy):
+    """Return the webhook of virt-api on evictions."""
+    own = {
+        "name": "virt-launcher-eviction-interceptor.kubevirt.io",
+        "failurePolicy": failure_policy,
+        "clientConfig": {"service": {"name": "virt-api", "namespace": "kubevirt"}},
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["*"],
+                "resources": ["pods/eviction"],
+            }
+        ],
+    }
+    return webhook_configuration("virt-api-validator", own)
+
+
 def test_the_vms_of_the_only_node_are_evicted_together_with_virt_api():
     only = NODES[:1]
     parts = [component(name, "a") for name in ("virt-api", "virt-controller")]
@@ -241,8 +261,13 @@ def test_the_vms_of_the_only_node_are_evicted_together_with_virt_api():
     assert found.drainable is True
     assert outcomes(found) == {"cache": VmOutcome.AWAITS_NODE}
     (note,) = found.notes
-    assert "uncordon a, wait until virt-api is Ready, and repeat the drain" in note
+    assert "a repeated drain evicts virt-api again. Shut the VMs down first; if it has" in note
     assert drained(*OFF, *parts, running("v1.4.0"), nodes=only).notes == ()
+    closed, open_ = (
+        drained(*OFF, *parts, running("v1.6.0"), hook(each), nodes=only)
+        for each in ("Fail", "Ignore")
+    )
+    assert (closed.notes, open_.notes) == ((note,), ())
     assert drained(*parts, running("v1.6.0"), nodes=only).notes == ()
 
     migrating = drained(*VMS, *parts, running("v1.6.0"), nodes=only)

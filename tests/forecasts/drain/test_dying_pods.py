@@ -64,7 +64,7 @@ def test_the_kubelet_cannot_kill_it_and_the_volume_stays_attached_to_both_nodes(
         "migration to b"
     )
     assert blocker.remedy.startswith(
-        "Restart the container runtime of a, or reboot a once its VMs have left (then delete "
+        "Restart the container runtime of a, or reboot a once its VMs have left; then delete "
         "VolumeAttachment csi-a of a, if"
     )
     assert "second guest" not in left.reason
@@ -108,9 +108,8 @@ def test_a_network_plugin_that_keeps_a_pod_from_its_end_is_repaired_not_the_runt
     found = dying_pods.of_pod(pod, snapshot)
 
     assert found.remedy.startswith(remedy)
-    assert (
-        "(then delete VolumeAttachment csi-a of a, if it is still there): kubectl " in found.remedy
-    )
+    assert ": kubectl " in found.remedy
+    assert found.remedy.endswith("; then delete VolumeAttachment csi-a of a, if it is still there")
     assert "runtime" not in found.remedy
     assert "reboot" not in found.remedy
 

@@ -80,3 +80,39 @@ def test_the_limit_of_claims_counts_them_as_well(used, lacks):
     found = exceeded_quotas.of(refusal(), "shop", Filling(True, True), Snapshot([quota]))
     assert found is not None
     assert ("persistentvolumeclaims 7 (5 once it is filled)" in found.remedy) == lacks
+
+
+@pytest.mark.parametrize(
+    ("used", "way"),
+    [
+        ("0", "make the VM smaller by at least 1Gi of limits.memory"),
+        (
+            "2Gi",
+            "make the VM smaller by at least 3Gi of limits.memory (or by 1Gi of limits.memory and "
+            "free 2Gi there)",
+        ),
+        ("4Gi", "make the VM smaller by at least 1Gi of limits.memory and free 4Gi there"),
+    ],
+)
+def test_what_is_larger_than_a_quota_is_not_helped_by_what_others_use_alone(used, way):
+    figures = (
+        f"requested: limits.memory=5Gi, used: limits.memory={used}, limited: limits.memory=4Gi"
+    )
+    found = exceeded_quotas.of(f'pods "p" is forbidden: exceeded quota: q, {figures}', "shop")
+
+    assert "That alone is more than the quota" in found.words
+    assert f", or {way}: kubectl" in found.remedy
+
+
+@pytest.mark.parametrize("of_rancher", [True, False])
+def test_a_quota_of_rancher_is_raised_there(of_rancher):
+    labels = {"resourcequota.management.cattle.io/default-resource-quota": str(of_rancher).lower()}
+    quota = manifest("v1", "ResourceQuota", "q", "shop", spec={"hard": {"limits.memory": "4Gi"}})
+    quota.data["metadata"]["labels"] = labels
+    figures = "requested: limits.memory=1Gi, used: limits.memory=4Gi, limited: limits.memory=4Gi"
+    said = f'pods "p" is forbidden: exceeded quota: q, {figures}'
+    found = exceeded_quotas.of(said, "shop", cluster=Snapshot([quota]))
+
+    assert ("in its Rancher project to at least limits.memory 5Gi" in found.remedy) is of_rancher
+    assert ("kubectl edit resourcequota q -n shop" in found.remedy) is not of_rancher
+    assert "free 1Gi of limits.memory there" in found.remedy

@@ -2,9 +2,11 @@
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import complete, manifest
 from tests.forecasts.drain.test_control_path import drained, guest, machine
+from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.drain.workload_updates import EVICT, Reach
 
 LABELS = {
     "capk.cluster.x-k8s.io/kubevirt-machine-name": "w-0",
@@ -73,3 +75,19 @@ def test_a_mark_of_the_owner_may_name_a_controller():
     assert "perhaps a controller that uses label ops.example.org/agent; whether" in row.reason
     vm.data["metadata"]["labels"] = {"argocd.argoproj.io/instance": "x", "note": "y"}
     assert drained(worker({}), vm).forecasts[0].outcome is VmOutcome.BLOCKS
+
+
+@pytest.mark.parametrize(
+    ("run", "objects", "reach", "words"),
+    [
+        ("Always", (*capi(), deployment(*HOSTED)), Reach.RESTARTED, "drains its guest node"),
+        ("Manual", (*capi(), deployment(*HOSTED)), Reach.STOPPED, "drains its guest node"),
+        ("Always", capi(), Reach.UNKNOWN, "has to move it"),
+    ],
+)
+def test_an_update_is_forecast_as_a_drain(run, objects, reach, words):
+    vmi = worker()
+    vmi.data["status"]["conditions"].append({"type": "LiveMigratable", "status": "False"})
+    found = workload_updates.update(vmi, {EVICT}, complete(vmi, machine("db", run), *objects))
+    assert found.reach is reach
+    assert words in found.reason

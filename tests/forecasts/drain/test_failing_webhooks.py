@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import complete, manifest
+from tests.builders import complete, endpoint_slice, manifest, webhook_configuration
 from tests.for_each import for_each
 from tests.forecasts.drain.test_control_path import (
     NODES,
@@ -37,12 +37,7 @@ def webhook(resource, operation="CREATE", group="", **more):
             "resources": [resource],
         }
     ]
-    return manifest(
-        "admissionregistration.k8s.io/v1",
-        "ValidatingWebhookConfiguration",
-        "policy",
-        webhooks=[HOOK | {"rules": rules} | more],
-    )
+    return webhook_configuration("policy", HOOK | {"rules": rules} | more)
 
 
 EVICTIONS = {"cache": VmOutcome.BLOCKS, "db": VmOutcome.BLOCKS}
@@ -153,14 +148,8 @@ def test_a_migration_that_is_asked_for_now_needs_the_webhook_too(hook, outcome):
     )
 
 
-SLICE = manifest(
-    "discovery.k8s.io/v1",
-    "EndpointSlice",
-    "policy-1",
-    "policies",
-    metadata={"labels": {"kubernetes.io/service-name": "policy"}},
-    endpoints=[{"nodeName": "a", "targetRef": {"kind": "Pod", "name": "policy-a"}}],
-)
+ENDPOINT = {"nodeName": "a", "targetRef": {"kind": "Pod", "name": "policy-a"}}
+SLICE = endpoint_slice("policy", "policies", ENDPOINT)
 OWN = manifest("v1", "Service", "policy", "policies", spec={"selector": {"kubevirt.io": "policy"}})
 ELSEWHERE = {
     "namespaceSelector": {

@@ -58,6 +58,8 @@ def test_a_snapshot_of_the_vm_itself():
     }
 
     assert "frozen for VirtualMachineSnapshot now" in words(snapshot)
+    others = (copied(since=ago(seconds=9)), backup())
+    assert "frozen for VirtualMachineSnapshot now, so its" in words(snapshot, *others)
 
 
 def test_a_copy_that_does_not_end():

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.forecasts.drain.test_vm_states import LAUNCHER, MIGRATES, row
 from tests.forecasts.drain.vm_motion import ago, cluster, node, vmi
 from tests.healthy.parts import snapshot
-from virt_admit.cli.commands.drain import render
+from virt_admit.cli.commands import drain
 from virt_admit.cli.main import virt_admit
 from virt_admit.forecasts.drain import drain_plan, harvester_maintenance
 from virt_admit.forecasts.drain.vm_outcomes import forecast
@@ -49,7 +49,7 @@ def test_the_label_counts_while_maintenance_mode_is_asked_for(strategy, outcome)
 
 def test_a_drain_by_hand_migrates_and_a_note_names_what_maintenance_mode_does():
     snapshot = maintained("Shutdown", asked=False)
-    report = render(drain_plan.plan(snapshot, "a"), "text", None)
+    report = drain.forecast(drain_plan.plan(snapshot, "a"), snapshot).text()
 
     assert row(snapshot).outcome == MIGRATES
     assert (
@@ -73,7 +73,8 @@ def test_a_request_that_is_left_cordons_its_node_again(cordoned, minutes, said):
     found = node("a", **spec)
     marks = {"annotations": {"harvesterhci.io/drain-requested": "true"}}
     there = Object({**found.data, "metadata": {**found.data["metadata"], **marks}})
-    report = render(drain_plan.plan(cluster(there, vmi(), LAUNCHER), "a"), "text", None)
+    snapshot = cluster(there, vmi(), LAUNCHER)
+    report = drain.forecast(drain_plan.plan(snapshot, "a"), snapshot).text()
 
     assert ("kubectl annotate node a harvesterhci.io/drain-requested-" in report) is said
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import endpoint_slice, manifest
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.states import hung_mounts
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -169,14 +169,8 @@ def test_services_that_are_not_known_hide_nothing():
 
 
 def test_a_server_that_answers_is_not_called_gone():
-    slices = manifest(
-        "discovery.k8s.io/v1",
-        "EndpointSlice",
-        "nfs-1",
-        "storage",
-        metadata={"labels": {"kubernetes.io/service-name": "nfs"}},
-        endpoints=[{"conditions": {"ready": True}, "nodeName": "w1"}],
-    )
+    endpoint = {"conditions": {"ready": True}, "nodeName": "w1"}
+    slices = endpoint_slice("nfs", "storage", endpoint)
     assert "gone" not in hung_mounts.of_pod(pod(), cluster(share(), service(GONE), slices)).why
 
 

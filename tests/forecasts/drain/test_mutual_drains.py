@@ -92,13 +92,16 @@ def test_drains_that_hold_each_other_have_one_cause_and_one_way_out():
         "Uncordon c so that pod kafka-2 starts there, and let it be drained again later: "
         "kubectl uncordon c"
     }
+    (third,) = pod_evictions.of_node(held, "a").blockers[:1]
+    assert "That ends once b is back with pod redis-1, but the drains of b " in third.reason
+    assert (third.remedy, third.awaits) == (found[0].remedy, ())
     (notes,) = (node.notes for node in drain_plan.plan(held).nodes if node.name == "c")
     (own,) = (each for each in notes if "SR-IOV" in each)
     assert "It takes all pods away" in own
     assert "It has not paused MachineConfigPool worker, which drains b" in own
     assert "Do not uncordon" not in own
     stops = rehearsal.rehearse(held, Options()).stops
-    assert {stop.remedy for stop in stops} == {found[0].remedy}
+    assert [(stop.node, stop.remedy) for stop in stops] == [("b", found[0].remedy)]
 
 
 @pytest.mark.parametrize(

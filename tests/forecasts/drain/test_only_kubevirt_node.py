@@ -33,3 +33,14 @@ def test_nodes_that_were_not_read_may_be_none():
 
     assert found.drainable is None
     assert "once it has left, it refuses its own new pod" in " ".join(found.unseen)
+
+
+def test_virt_api_goes_to_a_node_once_that_is_uncordoned():
+    cordoned = node("b", allocatable=ROOM, unschedulable=True)
+    found = drained(*OFF, component("virt-api", "a"), running("v1.6.0"), nodes=(NODES[0], cordoned))
+
+    (blocker,) = (each for each in found.pods.blockers if each.name == "virt-api")
+    assert blocker.reason.endswith(
+        "runs on a alone: no node that could take it is schedulable now: b (cordoned)"
+    )
+    assert "kubectl uncordon b" in blocker.remedy

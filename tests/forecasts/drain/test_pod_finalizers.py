@@ -203,3 +203,40 @@ def test_jobs_that_were_not_read() -> None:
     assert asked(of_job(), complete=("pods", "nodes"))[1].startswith(
         "Repair kube-controller-manager"
     )
+
+
+def of_workflow(phase: str = "Succeeded") -> Any:
+    found = of_job(phase)
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow"}
+    found.data["metadata"]["ownerReferences"][0].update(owner)
+    found.data["metadata"]["finalizers"] = [ARGO]
+    return found
+
+
+def workflow(name: str) -> Any:
+    return manifest("argoproj.io/v1alpha1", "Workflow", name, "etl", metadata={"uid": "u1"})
+
+
+WORKS = controller("workflow-controller-6b-x", ready=True, state={})
+
+
+def test_a_pod_whose_workflow_was_deleted_while_its_controller_was_down() -> None:
+    reason, remedy = asked(of_workflow(), workflow("other"), WORKS)
+    assert reason.endswith(
+        "it has ended (Succeeded) and its Workflow nightly does not exist any more, so "
+        "workflow-controller records it for none and does not remove the finalizer"
+    )
+    assert remedy.startswith("Nothing else needs this finalizer, so remove it alone: kubectl patch")
+
+
+@pytest.mark.parametrize(
+    ("objects", "complete"),
+    [
+        ([of_workflow(), workflow("nightly")], "*"),
+        ([of_workflow("Running")], "*"),
+        ([of_workflow()], "pods"),
+    ],
+)
+def test_a_workflow_that_may_be_there(objects: list[Any], complete: str) -> None:
+    remedy = asked(*objects, WORKS, complete=(complete, "nodes"))[1]
+    assert remedy.startswith("See why Deployment argo/workflow-controller does not remove it")

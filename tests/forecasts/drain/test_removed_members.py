@@ -136,7 +136,10 @@ def test_guards_of_removed_members_are_never_ready_again():
     (found,) = pod_evictions.of_node(replaced(), "b").blockers
     assert "guard-b, guard-c are never ready again: their members have been" in found.reason
     assert "3 guards are ready and 4 are wanted" in found.reason
-    assert "Check that all other members of etcd are healthy, then delete these" in found.remedy
+    assert (
+        "Check that all other members of etcd are healthy: kubectl describe clusteroperator etcd; "
+        "then delete these" in found.remedy
+    )
     assert "kubectl delete pod guard-b guard-c -n openshift-etcd" in found.remedy
 
 

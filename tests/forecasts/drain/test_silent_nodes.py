@@ -48,6 +48,35 @@ def test_a_node_that_does_not_report_keeps_every_vm(dead):
     assert found.drainable is False
 
 
+def self_remediation(assumed):
+    return manifest(
+        "self-node-remediation.medik8s.io/v1alpha1",
+        "SelfNodeRemediation",
+        "a",
+        "medik8s",
+        status={"timeAssumedRebooted": assumed},
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "left"),
+    [
+        (self_remediation("2026-01-01T12:01:30Z"), " and assumes its reboot in 90 s "),
+        (self_remediation("2026-01-01T11:59:00Z"), ""),
+    ],
+    ids=["later", "passed"],
+)
+def test_the_time_that_a_remediation_still_takes(made, left):
+    resource = {"kind": made.kind, "namespace": made.namespace, "name": made.name}
+    begun = {"started": "2026-01-01T11:58:00Z", "resource": resource}
+    status = {"unhealthyNodes": [{"name": "a", "remediations": [begun]}]}
+    check = manifest("remediation.medik8s.io/v1alpha1", "NodeHealthCheck", "workers", status=status)
+    found = drained(*VMS, check, made, nodes=(at("a", status="Unknown"), at("b")))
+    who = f"{left}(SelfNodeRemediation a)" if left else ""
+    words = f"wait for NodeHealthCheck workers, which has been remediating it for 2 min{who};"
+    assert all(row.remedy.startswith(words) for row in found.forecasts)
+
+
 def test_what_is_about_to_bring_a_node_back_is_awaited():
     begun = {"name": "a", "remediations": [{"started": "2026-01-01T11:58:00Z"}]}
     check = manifest(

@@ -10,7 +10,7 @@ from tests.incidents.machines import event, find, guest, launcher_of
 from tests.incidents.rejections import rejected
 from tests.incidents.starts import CALLED, GPU, gpu, policy_engine, refused, starting, with_gpu
 from virt_admit.forecasts.drain.starts import rejected_pods, start_obstacles
-from virt_admit.forecasts.drain.starts.devices import unreported_devices
+from virt_admit.forecasts.drain.starts.devices import missing_devices, unreported_devices
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -94,8 +94,64 @@ def test_devices_in_use_are_not_called_absent():
     items += guest("render", "w1", **with_gpu())
     found = stuck(items, "cad")
 
-    assert found.reason == f"all 1 of {GPU} on w1 are in use by VM vms/render"
-    assert found.remedy == "stop one of these VMs, or add a node that has such a device"
+    assert found.reason == f"the only {GPU} of w1 is in use by VM vms/render"
+    assert found.remedy == "stop VM vms/render, or add a node that has one more"
+
+
+def harvester(kind, name, node, **status):
+    return {
+        "apiVersion": "devices.harvesterhci.io/v1beta1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"nodeName": node},
+        "status": {"nodeName": node, "resourceName": GPU} | status,
+    }
+
+
+def anywhere(items, *names):
+    """Let VMs run on each node."""
+    for kind in ("VirtualMachine", "VirtualMachineInstance"):
+        for name in names:
+            spec = find(items, kind, name)["spec"]
+            spec.get("template", {}).get("spec", spec).pop("nodeSelector", None)
+    for name in names:
+        launcher_of(items, name)["spec"].pop("nodeSelector", None)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_two_vms_may_name_one_device_of_harvester_and_other_nodes_are_not_to_blame(named):
+    items = gpu("1", external=True) + starting("cad", "Scheduling", **with_gpu())
+    items += guest("render", "w1", **with_gpu()) + namespaces("devices")
+    items += [pod(f"pcidevices-{on}", "devices", on, {}, None) for on in ("w1", "w2", "w3")]
+    items += [harvester("PCIDevice", "gpu", "w1")] * named
+    anywhere(items, "cad", "render")
+    found = stuck(items, "cad")
+
+    same = ", and both VMs name the same device, PCIDevice gpu" if named else ""
+    assert (
+        found.reason == f"the only {GPU} of w1 is in use by VM vms/render{same}; w2, w3 have none"
+    )
+    assert found.remedy.startswith("stop VM vms/render, or ")
+    cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
+    note = missing_devices.note(Object(find(items, "VirtualMachine", "render")), cluster)
+    assert note.startswith("VM vms/cad names PCIDevice gpu, which this VM uses") is named
+    assert bool(note) is named
+    assert ("give one of the two VMs another device" in found.remedy) is named
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_node_whose_device_is_passed_through_should_offer_it(passed):
+    items = gpu("1", external=True) + starting("cad", "Scheduling", **with_gpu())
+    items += guest("render", "w1", **with_gpu()) + namespaces("devices")
+    items += [pod("pcidevices-w2", "devices", "w2", {}, None), harvester("PCIDevice", "w2-a", "w2")]
+    items += [harvester("PCIDeviceClaim", "w2-a", "w2", passthroughEnabled=passed)]
+    anywhere(items, "cad", "render")
+    found = stuck(items, "cad")
+
+    assert (f"w2 offers 0 of {GPU} (its device plugin offers none)" in found.reason) is passed
+    assert "is in use by VM vms/render" in found.reason
+    assert ("restart the device plugin pcidevices-w2" in found.remedy) is passed
+    assert ("or stop a VM that uses one" in found.remedy) is passed
 
 
 @pytest.mark.parametrize(

@@ -80,3 +80,22 @@ def test_no_vm_is_deleted_for_its_address():
     )
     found = held_copies.of(restore, complete(NOW, restore))
     assert found.remedy.endswith("with a patch that clears macAddress of each interface")
+
+
+@for_each("grace, is_late", [(10**15, False), (-(10**15), True)])
+def test_a_grace_period_out_of_range_ends_nothing(grace, is_late):
+    vm = deleted("db", stuck_deletions.OF_KUBEVIRT)
+    vm.data["spec"] = {"template": {"spec": {"terminationGracePeriodSeconds": grace}}}
+    gone = {"metadata": {"deletionTimestamp": "2026-03-01T10:00:00Z"}}
+    vmi = manifest(
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        "db",
+        "shop",
+        spec={"terminationGracePeriodSeconds": grace},
+    )
+    cluster = complete(NOW, vm, vmi)
+    assert (stuck_deletions.of_vm(vm, cluster) is not None) == is_late
+    assert (
+        stuck_deletions.of_namespace(manifest("v1", "Namespace", "shop", **gone), cluster) is None
+    )

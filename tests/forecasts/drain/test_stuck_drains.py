@@ -17,8 +17,7 @@ from tests.forecasts.drain.test_vm_states import (
     target,
 )
 from tests.forecasts.drain.vm_motion import ago, cluster, failed, launcher, migration, node, vmi
-from virt_admit.cli.commands.drain import render
-from virt_admit.cli.output import EXIT_CODES
+from virt_admit.cli.commands.drain import forecast
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
@@ -27,8 +26,8 @@ from virt_admit.model.kubernetes import clock
 
 def drain(snapshot, of, output):
     """Return the report about a drain of one node, and the exit code."""
-    result = drain_plan.plan(snapshot, of)
-    return render(result, output, clock.now(snapshot)), EXIT_CODES[result.drainable]
+    found = forecast(drain_plan.plan(snapshot, of), snapshot)
+    return found.render(output), found.code
 
 
 # --- a drain that has not moved for an hour -------------------------------------------------------
@@ -290,10 +289,12 @@ def test_a_migration_that_may_last_hours_is_said_with_the_hours():
     large = vmi(spec={"domain": {"devices": {}, "memory": {"guest": "64Gi"}}})
     text = drain(cluster(large, LAUNCHER), "a", "text")[0]
     assert (
-        "note: A migration of shop/db with a busy guest lasts 2 h 52, then is cancelled and "
-        "repeated"
+        "note: A migration of shop/db with a busy guest lasts at most 2 h 52, then is "
+        "cancelled and repeated"
     ) in text
     assert "completionTimeoutPerGiB 150 × 69 GB" in text
+    under_way = cluster(large, LAUNCHER, migration(age=38))
+    assert "A migration of" not in drain(under_way, "a", "text")[0]
     for harmless in ({"allowPostCopy": True}, {"completionTimeoutPerGiB": 20}):
         assert "A migration of" not in drain(cluster(large, LAUNCHER, **harmless), "a", "text")[0]
 

@@ -4,7 +4,7 @@ and the object that holds them up.
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import endpoint_slice, manifest, webhook_configuration
 from tests.forecasts.drain import operator_clusters as world
 from tests.forecasts.drain.operator_clusters import LONGHORN, budget, node, pod
 from tests.forecasts.drain.test_operator_budgets import (
@@ -23,11 +23,9 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, VALIDATING_CONFIGURATION
 
 
-def manager(of, *engines, keeper=None):
-    spec, status = (
-        {"nodeID": of},
-        {"ownerID": keeper or of, "instanceEngines": {key: {} for key in engines}},
-    )
+def manager(of, *engines, keeper=None, **instances):
+    running = {**{key: {"status": {"state": "running"}} for key in engines}, **instances}
+    spec, status = {"nodeID": of}, {"ownerID": keeper or of, "instanceEngines": running}
     return manifest(
         "longhorn.io/v1beta2",
         "InstanceManager",
@@ -38,8 +36,8 @@ def manager(of, *engines, keeper=None):
     )
 
 
-def engine(name, on, state="running"):
-    spec, status = {"nodeID": on, "volumeName": "v1"}, {"currentState": state}
+def engine(name, on, state="running", **status):
+    spec, status = {"nodeID": on, "volumeName": "v1"}, {"currentState": state, **status}
     return manifest("longhorn.io/v1beta2", "Engine", name, LONGHORN, spec=spec, status=status)
 
 
@@ -53,6 +51,30 @@ def test_an_engine_of_a_volume_on_the_node_ends_with_the_vms():
 def test_an_orphaned_engine_keeps_the_budget(engines):
     found = blocker(world.longhorn(*COPIES, manager("a", "v1-e-0"), *engines))
     assert (found["now"], "still runs engine v1-e-0" in found["reason"]) == (True, True)
+    assert found["remedy"].startswith("Ask again once a has been cordoned for 10 minutes")
+    assert "kubectl exec" not in found["remedy"]
+
+
+def test_an_orphaned_engine_of_the_v2_data_engine_is_no_process():
+    runs = {"spec": {"dataEngine": "v2"}, "status": {"state": "running"}}
+    found = blocker(world.longhorn(*COPIES, manager("a", **{"v1-e-0": runs})))
+    assert found["remedy"].startswith("Update Longhorn")
+
+
+def test_an_engine_whose_object_is_gone_may_serve_its_volume():
+    objects = [*COPIES, manager("a", "v1-e-0"), world.volume("v1", 2, "a")]
+    assert wait(world.longhorn(*objects))
+
+
+def test_an_engine_that_starts_is_not_orphaned():
+    starts = engine("v1-e-0", "a", "stopped")
+    starts.data["spec"]["desireState"] = "running"
+    assert wait(world.longhorn(*COPIES, manager("a", "v1-e-0"), starts))
+
+
+def test_an_engine_that_is_leaving_the_instance_manager_is_not_orphaned():
+    leaving = engine("v1-e-0", "b", instanceManagerName="instance-manager-a")
+    assert wait(world.longhorn(*COPIES, manager("a", "v1-e-0"), leaving))
 
 
 def attachment(of, kind, on):
@@ -264,12 +286,7 @@ def kafka(release, **limit):
             owner=OWNER,
             **limit,
         ),
-        manifest(
-            "admissionregistration.k8s.io/v1",
-            "ValidatingWebhookConfiguration",
-            CLEANER,
-            webhooks=[hook],
-        ),
+        webhook_configuration(CLEANER, hook),
         manifest(
             "apps/v1",
             "Deployment",
@@ -320,17 +337,9 @@ def answering(*ready):
         {"addresses": ["10.0.0.1"], "conditions": {"ready": each}, "nodeName": "b"}
         for each in ready
     ]
-    labels = {"labels": {"kubernetes.io/service-name": CLEANER}}
     return [
         manifest("v1", "Service", CLEANER, CLEANER),
-        manifest(
-            "discovery.k8s.io/v1",
-            "EndpointSlice",
-            CLEANER,
-            CLEANER,
-            metadata=labels,
-            endpoints=endpoints,
-        ),
+        endpoint_slice(CLEANER, CLEANER, *endpoints),
     ]
 
 

@@ -182,6 +182,47 @@ def test_the_part_of_the_cluster_that_fails_is_named(reason, said, remedy):
     assert remedy in seen.remedy
 
 
+def test_a_mount_without_a_driver_points_to_its_volume() -> None:
+    found, pod, _ = without_network()
+    volume = builders.manifest("v1", "PersistentVolume", "pv-1", spec={"nfs": {"server": "s"}})
+    said = 'MountVolume.SetUp failed for volume "pv-1" : mount.nfs: Connection timed out'
+    seen = stuck_starts.problem(
+        found, cluster(found, pod, warning(pod, "FailedMount", said), MULTUS, volume)
+    )
+
+    assert "correct what the error names, in the storage of the volume or on a" in seen.remedy
+    assert seen.remedy.endswith(": kubectl describe persistentvolume pv-1")
+
+
+def test_a_refused_node_is_cordoned_until_the_server_lets_it_in() -> None:
+    found, pod, _ = without_network()
+    said = (
+        'MountVolume.SetUp failed for volume "pv-1" : mount.nfs: access denied by server while '
+        "mounting s:/x"
+    )
+    claim = [{"name": "d", "persistentVolumeClaim": {"claimName": "other"}}]
+    served = builders.manifest(
+        "v1",
+        "Pod",
+        "other",
+        "shop",
+        spec={"nodeName": "b", "volumes": claim},
+        status={"phase": "Running"},
+    )
+    bound = builders.manifest(
+        "v1", "PersistentVolumeClaim", "other", "shop", spec={"volumeName": "pv-2"}
+    )
+    source = {"nfs": {"server": "s", "path": "/x"}}
+    volume = builders.manifest("v1", "PersistentVolume", "pv-2", spec=source)
+    given = (found, pod, warning(pod, "FailedMount", said), MULTUS)
+    seen = stuck_starts.problem(found, cluster(*given, served, bound, volume))
+    alone = stuck_starts.problem(found, cluster(*given))
+
+    assert "NFS server s refuses a, while b has a volume of this export mounted" in seen.reason
+    assert "until then cordon a" in seen.remedy
+    assert alone.remedy == "on s, export /x to a"
+
+
 @pytest.mark.parametrize(
     ("plugin", "daemon"),
     [

@@ -26,7 +26,7 @@ from tests.forecasts.drain.vm_motion import (
     node,
     vmi,
 )
-from virt_admit.forecasts.drain import typed_remedies
+from virt_admit.forecasts.drain import typed_remedies, vm_outcomes
 from virt_admit.forecasts.drain.control import control_path
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.problems import Problem, ProblemCause
@@ -36,12 +36,16 @@ SCHEDULING = migration(phase="Scheduling")
 REFUSED = 'pods "hp-volume-x" is forbidden: memory max limit to request ratio per Container is 2'
 
 
+def test_kubevirt_without_a_time_limit_for_target_pods_promises_none():
+    old = kubevirt(status={"observedKubeVirtVersion": "v0.45.0"})
+    items = [vmi(**MARKED), LAUNCHER, SCHEDULING, pending()]
+
+    assert row(cluster(*items)).state.until is not None
+    assert row(cluster(old, *items)).state.until is None
+
+
 def warning(of, reason, message, age=10):
-    about = {"kind": of.kind, "name": of.name, "namespace": NAMESPACE}
-    fields = {"involvedObject": about, "reason": reason, "message": message, "type": "Warning"}
-    return manifest(
-        "v1", "Event", f"{of.name}.{reason}", NAMESPACE, lastTimestamp=ago(age), **fields
-    )
+    return builders.warning(of, reason, message, ago(age))
 
 
 def waiting(reason, message=""):
@@ -137,7 +141,7 @@ def test_an_unready_virt_handler_is_the_cause_where_nodes_are_ready():
     found = row(cluster(vmi(), LAUNCHER, *nodes))
 
     assert "virt-handler serves none of the nodes that could take it: b, c" in found.reason
-    assert "no node that could take it is ready" not in found.reason
+    assert "no node that could take it is schedulable now" not in found.reason
 
 
 def test_a_virt_handler_that_does_not_start_passes_and_is_no_reason_to_shut_the_guest_down():
@@ -160,7 +164,7 @@ def test_a_virt_handler_that_does_not_start_passes_and_is_no_reason_to_shut_the_
 
     assert "virt-handler serves none of the nodes that could take it: b, c" in found.reason
     assert "(virt-handler on b is not ready: ImagePullBackOff: a, b)" in found.reason
-    assert "repair virt-handler" in found.remedy
+    assert "repair pod virt-handler-b" in found.remedy
     assert "evictionStrategy" not in found.remedy
 
 
@@ -241,18 +245,29 @@ def test_a_bandwidth_below_the_deadline_cancels_each_migration_of_full_memory(ba
     assert judged(migrationState=before).outcome == MIGRATES
 
 
-def test_devices_of_virt_handler_are_its_own():
+@pytest.mark.parametrize(
+    ("labels", "seconds", "way"),
+    [
+        ({"cpu-vendor.node.kubevirt.io/Intel": "true"}, 900, "see why virt-handler offers no"),
+        ({}, 900, "switch on hardware virtualization for b, c: in the firmware"),
+        ({}, 300, "see why virt-handler offers no devices."),
+    ],
+    ids=["labelled", "without labels", "new"],
+)
+def test_devices_of_virt_handler_are_its_own(labels, seconds, way):
     nodes = [
-        builders.node(name, allocatable=ROOM | {"devices.kubevirt.io/kvm": "0"})
+        builders.node(name, labels, allocatable=ROOM | {"devices.kubevirt.io/kvm": "0"})
         for name in ("b", "c")
     ]
+    for each in nodes:
+        each.metadata.value["creationTimestamp"] = ago(seconds)
     own = launcher()
     own.data["spec"]["containers"] = [
         {"name": "compute", "resources": {"requests": {"devices.kubevirt.io/kvm": "1"}}}
     ]
     found = row(cluster(vmi(), own, *nodes))
 
-    assert "see why virt-handler offers no devices.kubevirt.io/kvm there" in found.remedy
+    assert found.remedy.startswith(way)
 
 
 def given_up(number, lasted=912):
@@ -288,6 +303,99 @@ def test_a_target_pod_that_fails_like_those_before_does_not_pass(past, age, outc
     assert ("given up after 15 min too" in found.reason) is (outcome == BLOCKS)
     starts = pending(age=age, containerStatuses=waiting("ContainerCreating"))
     assert row(cluster(vmi(**MARKED), LAUNCHER, *past, SCHEDULING, starts)).outcome == MIGRATES
+
+
+UNREGISTERED = (
+    'MountVolume.MountDevice failed for volume "pvc-1" : kubernetes.io/csi: attacher.MountDevice '
+    "failed to create newCsiDriverClient: driver name csi.example.com not found in the list of "
+    "registered CSI drivers"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "age", "open_nodes"),
+    [(UNREGISTERED, 500, {"c"}), (UNREGISTERED, 100, {"b", "c"}), ("busy", 500, {"b", "c"})],
+    ids=["for long", "for a short time", "not a fault of the node"],
+)
+def test_a_node_that_keeps_a_target_pod_from_starting_is_no_target(said, age, open_nodes):
+    pod = pending(age=age)
+    objects = [vmi(**MARKED), LAUNCHER, given_up(1), SCHEDULING, pod]
+    snapshot = cluster(*objects, warning(pod, "FailedMount", said))
+    found = vm_outcomes.forecast(objects[0], snapshot)
+
+    assert set(found.target.placement.candidates) == open_nodes
+    other = "; or, until then, cordon b, and the next one goes to c: kubectl cordon b"
+    assert (other in found.remedy) is (said == UNREGISTERED)
+
+
+def without_addresses(name):
+    """Return a node whose pods have each of the five addresses of its range."""
+    each = ord(name)
+    full = node(name, podCIDR=f"10.9.{each}.0/29")
+    full.data["status"]["allocatable"]["pods"] = "110"
+    yield full
+    for number in range(2, 7):
+        status = {"phase": "Running", "podIP": f"10.9.{each}.{number}"}
+        yield manifest("v1", "Pod", f"{name}{number}", spec={"nodeName": name}, status=status)
+
+
+@pytest.mark.parametrize(
+    ("full", "past", "outcome", "says"),
+    [
+        ("bc", (), BLOCKS, "Each retry fails alike, as c cannot start it either"),
+        ("b", (given_up(1, 301),), BLOCKS, "It goes on so while kube-scheduler chooses b"),
+        ("b", (), UNKNOWN, "b has no free pod address"),
+        ("c", (given_up(1, 301),), UNKNOWN, "Cilium has no address left on b"),
+    ],
+)
+def test_a_node_without_addresses_is_named_as_no_other_target(full, past, outcome, says):
+    pod = pending(age=100)
+    error = 'plugin type="cilium-cni": local cilium agent: [POST /ipam][502] range is full'
+    said = warning(pod, "FailedCreatePodSandBox", error)
+    own = [each for name in full for each in without_addresses(name)]
+    found = row(cluster(vmi(**MARKED), LAUNCHER, *past, SCHEDULING, pod, said, *own))
+
+    assert found.outcome == outcome
+    assert says in found.reason
+    assert ("cordon b, and the next one goes to c" in found.remedy) is (full == "b")
+    assert "repair the network plugin" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("closed", "outcome", "says"),
+    [
+        (True, BLOCKS, "Each retry fails alike, as no other node takes it (c: cordoned)"),
+        (False, UNKNOWN, "has a volume of this export mounted; KubeVirt gives the migration up"),
+    ],
+)
+def test_the_only_node_that_takes_a_vm_is_refused_by_its_nfs_server(closed, outcome, says):
+    pod = pending(age=400)
+    error = "MountVolume.SetUp failed: access denied by server while mounting s:/x"
+    claim = [{"name": "d", "persistentVolumeClaim": {"claimName": "other"}}]
+    spec = {"nodeName": "c", "volumes": claim}
+    mounted = (
+        manifest("v1", "Pod", "other", NAMESPACE, spec=spec, status={"phase": "Running"}),
+        manifest("v1", "PersistentVolumeClaim", "other", NAMESPACE, spec={"volumeName": "pv"}),
+        manifest("v1", "PersistentVolume", "pv", spec={"nfs": {"server": "s", "path": "/x"}}),
+        node("c", unschedulable=closed),
+    )
+    objects = [vmi(**MARKED), LAUNCHER, SCHEDULING, pod, warning(pod, "FailedMount", error)]
+    found = row(cluster(*objects, *mounted))
+
+    assert found.outcome == outcome
+    assert says in found.reason
+    assert "on s, add b to the clients of the export" in found.remedy
+    assert ("cordon b" in found.remedy) is not closed
+
+
+def test_a_failed_migration_without_the_time_of_its_end_ended_before_the_next_one():
+    past = migration("evacuation-0", "Failed", age=1700, since={"Scheduling": 1699})
+    now = migration(phase="Scheduling", age=500)
+    pod = pending(age=500)
+    said = warning(pod, "FailedMount", "busy")
+    found = row(cluster(vmi(**MARKED), LAUNCHER, past, now, pod, said))
+
+    assert "its last migration was given up after 15 min too" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -346,17 +454,3 @@ def test_the_command_removes_the_name_of_the_node(release, at_once):
     staged = "which takes effect after its restart (virtctl restart db -n shop)"
     live = "which the running VM gets without a restart (unless it has RestartRequired)"
     assert f"{live if at_once else staged}: kubectl patch vm db" in found.remedy
-
-
-@pytest.mark.parametrize("stops", [True, False], ids=["no node", "another node"])
-def test_a_vm_of_a_cordoned_node_is_not_restarted(stops):
-    """Its pod would wait for that node, whatever its eviction strategy is."""
-    pinned = Problem("x", "add one, or let drains shut the guest down", ProblemCause.NO_TARGET)
-    running, closed = vmi(), node("a", unschedulable=True)
-    other = node("b", unschedulable=stops)
-    found = typed_remedies.with_command(pinned, running, Snapshot([running, closed, other], ["*"]))
-    stop = (
-        "add one, or stop it until a is uncordoned and start it then (virtctl start db -n shop), "
-        "as a restart now would leave it Pending: virtctl stop db -n shop"
-    )
-    assert (found.remedy == stop) == stops

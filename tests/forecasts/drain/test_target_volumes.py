@@ -83,12 +83,12 @@ def starting(mode, *attachments):
         (
             "ReadWriteMany",
             attached("b", detachError=ERROR),
-            "of claim db cannot be detached from b: volume is locked",
+            "of claim db cannot be detached from b for 2 h: volume is locked",
         ),
         (
             "ReadWriteOnce",
             attached("c", detachError=ERROR),
-            "of claim db cannot be detached from c: volume is locked",
+            "of claim db cannot be detached from c for 2 h: volume is locked",
         ),
         ("ReadWriteMany", attached("c", detachError=ERROR), ""),
         ("ReadWriteMany", attached("c", attachError=ERROR), ""),

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.builders import NAMESPACE, manifest
+from tests.builders import NAMESPACE, manifest, warning
 from virt_admit.forecasts.drain.starts.storage import provisioners
+from virt_admit.forecasts.placement.components.drivers import trident_backends
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import command_of
@@ -35,10 +36,7 @@ def claim(made: str = "2027-03-01T11:00:00Z", **annotations: str) -> Object:
 
 
 def event(message: str, at: str = "11:58") -> Object:
-    obj = manifest("v1", "Event", f"e-{at}".replace(":", ""), NAMESPACE)
-    about = {"kind": "PersistentVolumeClaim", "name": "disk", "namespace": NAMESPACE}
-    obj.data |= {"involvedObject": about, "type": "Warning", "reason": "ProvisioningFailed"}
-    return Object(obj.data | {"message": message, "lastTimestamp": f"2027-03-01T{at}:00Z"})
+    return warning(claim(), "ProvisioningFailed", message, f"2027-03-01T{at}:00Z")
 
 
 def ceph(health: str = "HEALTH_ERR", code: str = "OSD_FULL", space: str = "rook-ceph") -> Object:
@@ -101,3 +99,138 @@ def test_a_claim_that_waits_as_usual_is_not_accused() -> None:
     assert found(ceph(), storage=LATER) is None
     assert found(ceph(), own=claim("2027-03-01T11:57:00Z")) is None
     assert found() is None
+
+
+TRIDENT = manifest(
+    *("storage.k8s.io/v1", "StorageClass", "fast"),
+    provisioner="csi.trident.netapp.io",
+    parameters={"backendType": "ontap-san"},
+)
+NONE_LEFT = "rpc error: code = Unknown desc = no available backends for storage class fast"
+
+
+def backend(state: str = "failed") -> Object:
+    obj = manifest("trident.netapp.io/v1", "TridentBackend", "tbe-1", "trident")
+    return Object(obj.data | {"backendName": "san", "backendUUID": "u1", "state": state})
+
+
+def config(message: str, driver: str = "ontap-san", uuid: str = "u1") -> Object:
+    spec = {"storageDriverName": driver, "credentials": {"name": "login"}}
+    status = {"backendInfo": {"backendUUID": uuid}, "lastOperationStatus": "Failed"}
+    name = {"u1": "san"}.get(uuid, uuid)
+    kind = ("trident.netapp.io/v1", "TridentBackendConfig", name, "trident")
+    return manifest(*kind, spec=spec, status=status | {"message": message})
+
+
+def test_the_login_of_a_backend_of_trident_is_refused() -> None:
+    refused = "response code 401 (Unauthorized): incorrect or missing credentials"
+    problem = found(event(NONE_LEFT), backend(), config(refused), storage=TRIDENT)
+    assert problem is not None
+    assert problem.reason.endswith(
+        "Trident has no backend for class fast: TridentBackend trident/tbe-1 (backend san) is "
+        f"failed, not online (TridentBackendConfig trident/san: {refused})"
+    )
+    assert command_of(problem.remedy) == "kubectl edit secret login -n trident"
+
+
+@pytest.mark.parametrize(
+    ("objects", "says"),
+    [
+        ([backend()], "is failed, not online"),
+        ([backend(), config("no route to host")], "no route to host"),
+        ([backend("online"), config("no route to host")], "no available backends"),
+        ([backend(), config("no route to host", "ontap-nas")], "no available backends"),
+    ],
+    ids=["no config", "another error", "it is online", "of another type"],
+)
+def test_a_backend_without_a_refused_login(objects: list[Object], says: str) -> None:
+    problem = found(event(NONE_LEFT), *objects, storage=TRIDENT)
+    assert problem is not None
+    assert says in problem.reason
+    assert "Secret" not in problem.remedy
+
+
+REFUSED = "response code 401 (Unauthorized): incorrect or missing credentials"
+
+
+def other(state: str = "online") -> Object:
+    obj = manifest("trident.netapp.io/v1", "TridentBackend", "tbe-2", "trident")
+    return Object(obj.data | {"backendName": "nas", "backendUUID": "u2", "state": state})
+
+
+def of(**parameters: str) -> Object:
+    kind = ("storage.k8s.io/v1", "StorageClass", "fast")
+    return manifest(*kind, provisioner="csi.trident.netapp.io", parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    ("storage", "objects"),
+    [
+        (of(), []),
+        (of(fsType="ext4"), []),
+        (TRIDENT, [other(), config("", "ontap-nas", "u2")]),
+        (of(storagePools="san:.*"), [other()]),
+        (of(storagePools="^san$:fast,.*", backendType="ontap-san"), [other()]),
+    ],
+    ids=["the only one", "its file system", "of the type", "of the pools", "of both"],
+)
+def test_the_backend_that_a_class_asks_for(storage: Object, objects: list[Object]) -> None:
+    problem = found(event(NONE_LEFT), backend(), config(REFUSED), *objects, storage=storage)
+    assert problem is not None
+    assert "Trident has no backend for class fast: TridentBackend trident/tbe-1" in problem.reason
+    assert command_of(problem.remedy) == "kubectl edit secret login -n trident"
+
+
+@pytest.mark.parametrize(
+    ("storage", "objects"),
+    [
+        (of(), [other()]),
+        (of(storagePools="san:gold"), []),
+        (of(storagePools="s.*:.*"), []),
+        (of(additionalStoragePools="nas:.*"), []),
+        (TRIDENT, [other("failed")]),
+        (TRIDENT, [other(), config("", uuid="u2")]),
+        (TRIDENT, [other()]),
+    ],
+    ids=[
+        *("one of two", "named pools", "a pattern", "further pools", "both failed"),
+        *("another of the type is online", "another is online"),
+    ],
+)
+def test_a_backend_that_a_class_may_ask_for(storage: Object, objects: list[Object]) -> None:
+    problem = found(event(NONE_LEFT), backend(), config(REFUSED), *objects, storage=storage)
+    assert problem is not None
+    assert "for class fast: this may be because TridentBackend trident/tbe-1" in problem.reason
+    assert command_of(problem.remedy) == "kubectl describe tridentbackend tbe-1 -n trident"
+
+
+@pytest.mark.parametrize("asked", [{"media": "ssd"}, {"selector": "tier=gold"}])
+def test_a_backend_that_may_not_have_what_its_class_asks_for(asked: dict[str, str]) -> None:
+    storage = of(backendType="ontap-san", **asked)
+    problem = found(event(NONE_LEFT), backend(), config(REFUSED), storage=storage)
+    assert problem is not None
+    assert "for class fast: this may be because TridentBackend trident/tbe-1" in problem.reason
+    assert command_of(problem.remedy) == "kubectl edit secret login -n trident"
+
+
+def test_a_selector_of_a_class_may_be_an_annotation() -> None:
+    selected = of(backendType="ontap-san")
+    selected.metadata.map["annotations"] = {"trident.netapp.io/selector": "tier=gold"}
+    problem = found(event(NONE_LEFT), backend(), config(REFUSED), storage=selected)
+    assert problem is not None
+    assert "this may be because TridentBackend" in problem.reason
+
+
+def test_backends_that_are_not_all_known() -> None:
+    cluster = Snapshot([of(), backend(), config(REFUSED)], time=NOW)
+    cause = trident_backends.of_class(of(), NONE_LEFT, cluster)
+    assert cause is not None
+    assert cause.words.startswith("this may be because TridentBackend trident/tbe-1")
+    assert "Secret" not in cause.remedy
+
+
+def test_a_backend_whose_pools_a_class_does_not_take() -> None:
+    storage = of(storagePools="nas:.*")
+    problem = found(event(NONE_LEFT), backend(), config(REFUSED), storage=storage)
+    assert problem is not None
+    assert "TridentBackend" not in problem.reason

@@ -22,6 +22,16 @@ CORDONED = (
 PREEMPTION = ". preemption: 0/6 nodes are available: 6 Preemption is not helpful for scheduling."
 
 
+def shown(items, status):
+    """Let the VMI have a status of its hotplugged volume."""
+    find(items, "VirtualMachineInstance", "db")["status"]["volumeStatus"][-1].update(status)
+
+
+def ready(items):
+    """Let the guest have the volume."""
+    shown(items, {"phase": "Ready", "target": "sda"})
+
+
 def plugged(
     affinity, *, phase="Pending", minutes=51, placed=False, said=SAID, change=lambda items: None
 ):
@@ -31,7 +41,7 @@ def plugged(
         + guest("db", "w2", hotplugged=["data"])
         + claim("data", modes=("ReadWriteOnce",), affinity=affinity)
     )
-    for name, zone in (("w1", "a"), ("w2", "b"), ("w3", "c")):
+    for name, zone in (("w1", "a"), ("w2", "b"), ("w3", "b")):
         find(items, "Node", name)["metadata"]["labels"][ZONE] = zone
     helper = find(items, "Pod", "hp-volume-db")
     helper["metadata"]["creationTimestamp"] = ago(minutes=minutes)
@@ -45,10 +55,12 @@ def plugged(
             "message": said,
         }
         helper["status"]["conditions"] = [unplaced]
+    shown(items, {"phase": "AttachedToNode", "target": ""})
     change(items)
     cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
     vmi = Object(find(items, "VirtualMachineInstance", "db"))
-    return unattached_volumes.problem(vmi, "data", "data", cluster)
+    found = [each for _, _, each in unattached_volumes.hotplugged(vmi, cluster)]
+    return found[0] if found else None
 
 
 @pytest.mark.parametrize(
@@ -177,8 +189,8 @@ def test_a_cordon_that_the_pod_tolerates_is_not_the_cause():
         (
             "example.com/keep",
             (
-                "remove that taint, or migrate the VM to another node: kubectl taint nodes w2 "
-                "example.com/keep:NoSchedule-"
+                "migrate the VM to another node, or if other pods may come to w2 meanwhile, remove "
+                "that taint until the pod runs, then set it again (example.com/keep=x:NoSchedule): "
             ),
         ),
         (
@@ -238,3 +250,63 @@ def test_that_node_has_no_room():
         found.remedy
         == "migrate the VM to another node, or make room on w2: virtctl migrate db -n vms"
     )
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+def test_the_vm_tolerates_what_such_pods_did_not_before_kubevirt_1_2(effect):
+    taint = {"key": "pool", "value": "virt", "effect": effect}
+
+    def old(items):
+        for name in ("w1", "w2", "w3"):
+            find(items, "Node", name)["spec"]["taints"] = [taint]
+        find(items, "KubeVirt", "kubevirt")["status"]["observedKubeVirtVersion"] = "v1.1.0"
+        vmi = find(items, "VirtualMachineInstance", "db")
+        vmi["spec"]["tolerations"] = [{"key": "pool", "operator": "Exists"}]
+
+    found = plugged({ZONE: "b"}, said="1 node(s) had untolerated taint {pool: virt}", change=old)
+
+    assert found.reason.endswith(
+        ", as KubeVirt gives such pods the tolerations of the VM only from 1.2.0 on"
+    )
+    assert found.remedy.startswith("unplug the volume until KubeVirt is updated to 1.2.0 or later")
+    assert found.remedy.endswith(": virtctl removevolume db --volume-name=data --persist -n vms")
+    assert ("then set it again (pool=virt:NoSchedule)" in found.remedy) is (effect == "NoSchedule")
+
+
+@pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
+@pytest.mark.parametrize("release", ["v1.1.0", "v1.7.0"])
+def test_a_volume_that_the_guest_has_is_not_unplugged_where_its_pod_is_gone(effect, release):
+    def evicted(items):
+        taints = [{"key": "pool", "value": "virt", "effect": effect}]
+        find(items, "Node", "w2")["spec"]["taints"] = taints
+        find(items, "KubeVirt", "kubevirt")["status"]["observedKubeVirtVersion"] = release
+        ready(items)
+
+    found = plugged(
+        {ZONE: "b"}, said="1 node(s) had untolerated taint {pool: virt}", change=evicted
+    )
+
+    assert found.reason.startswith(
+        "it is in the guest (phase Ready), but pod hp-volume-db, which holds it on the node, has "
+        "been Pending for 51 min, because w2, where the VM runs, has taint pool, "
+    )
+    assert found.remedy.startswith("if other pods may come to w2")
+    assert found.remedy.endswith(
+        f"or shut the VM down in an orderly way: kubectl taint nodes w2 pool:{effect}-"
+    )
+
+
+@pytest.mark.parametrize("found", [{"minutes": 2}, {"phase": "Running", "placed": True}])
+def test_a_volume_that_the_guest_has_with_its_pod(found):
+    assert plugged({ZONE: "b"}, change=ready, **found) is None
+
+
+def test_a_cordon_of_the_node_of_a_volume_that_the_guest_has():
+    def change(items):
+        cordoned(items, "w2")
+        ready(items)
+
+    found = plugged({ZONE: "b"}, said=CORDONED, change=change)
+
+    assert "not attached" not in found.reason
+    assert found.remedy == "uncordon w2: kubectl uncordon w2"

@@ -32,6 +32,7 @@ TOO_SMALL = (
 NO_MODE = (
     "Spec is missing accessMode and volumeMode, cannot get access mode from StorageProfile rbd"
 )
+NEWER_NO_MODE = "no accessMode specified in StorageProfile rbd"
 
 
 def obj(kind, api, name, minutes=40, **fields):
@@ -265,9 +266,9 @@ def profile(name="rbd", sets=()):
 MODES = ({"accessModes": ["ReadWriteMany"], "volumeMode": "Block"},)
 
 
-@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("said", [NO_MODE, NEWER_NO_MODE, ""])
 def test_a_class_without_access_modes(said):
-    told = (event("ErrClaimNotValid", NO_MODE, "DataVolume"),) if said else ()
+    told = (event("ErrClaimNotValid", said, "DataVolume"),) if said else ()
     stuck = found(disk(None, storage={}), profile(), profile("other", MODES), *told)
     assert stuck.reason.endswith(
         (
@@ -387,7 +388,10 @@ def test_the_ca_of_a_server_goes_where_the_disk_is_written():
     assert own.startswith(
         f"{way}, in the dataVolumeTemplates of the VM, and delete that DataVolume"
     )
-    assert own.endswith("kubectl edit vm db -n shop")
+    assert own.endswith(
+        " (the ConfigMap has to be in shop): kubectl edit vm db -n shop; then kubectl delete "
+        "datavolume root -n shop"
+    )
     alone = of_import({"http": {"url": "https://images.example.com/a"}})
     assert f"{way}, in a new DataVolume root, as its spec cannot be changed" in alone
 

@@ -7,6 +7,7 @@ import pytest
 from tests.builders import manifest
 from tests.forecasts.drain.test_pod_evictions import HEARD, budget, pod
 from virt_admit.forecasts.drain import pod_evictions, typed_remedies
+from virt_admit.forecasts.drain.budgets import waiting_pods
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 NOW = budget(maxUnavailable=1, allowed=0, healthy=2, desired=2, expected=3)
@@ -135,6 +136,36 @@ def test_a_pod_that_waits_for_a_cordoned_node(nodes, other):
     else:
         assert "cordoned" not in reason
         assert "uncordon" not in remedy
+
+
+def test_what_a_pod_waits_for_is_found_once_for_all_that_are_drained(monkeypatch):
+    asked = []
+    only_node = waiting_pods.only_node
+    monkeypatch.setattr(
+        waiting_pods, "only_node", lambda own, of: asked.append(own.name) or only_node(own, of)
+    )
+    nodes = [node(name, cordoned=True) for name in "abc"]
+    away = [pod(f"web-{name}", nodeName=name) for name in "ab"]
+    snapshot = Snapshot([NOW, *nodes, *away, waiting()], complete=["*"])
+    reasons = [pod_evictions.of_node(snapshot, name).blockers[0].reason for name in "ab"]
+
+    assert all(reason.endswith("web-2 finds no node while c is cordoned") for reason in reasons)
+    assert asked == ["web-2"]
+
+
+def test_a_pod_that_waits_for_a_node_in_maintenance():
+    taints = [{"key": "medik8s.io/drain", "effect": "NoSchedule"}]
+    away = node("b", cordoned=True, taints=taints)
+    of = "nodemaintenance.medik8s.io/v1beta1"
+    status = {"phase": "Succeeded"}
+    order = manifest(of, "NodeMaintenance", "nm", spec={"nodeName": "b"}, status=status)
+    reason, remedy = blocker(node("a", cordoned=True), away, order, waiting())
+
+    assert reason.endswith("pod web-2 finds no node while b is cordoned by NodeMaintenance nm")
+    assert remedy == (
+        "Delete that NodeMaintenance when the maintenance is over, and drain again once pod web-2 "
+        "is ready: kubectl delete nodemaintenance nm"
+    )
 
 
 @pytest.mark.parametrize(("service", "starts"), [("stop", True), ("start", False)])

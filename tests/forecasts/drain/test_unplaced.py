@@ -94,7 +94,8 @@ def test_the_only_node_with_its_disk_is_under_pressure(key, what, remedy):
     found = of_disk(("a", "b", "c"), {ZONE: "b"}, tainted(f"node.kubernetes.io/{key}", "w2"))
 
     assert found.reason.startswith(
-        f"no node that could take it is ready: w2 ({what}), and its volume of claim web is in"
+        f"no node that could take it is schedulable now: w2 ({what}), and its volume of claim web "
+        "is in"
     )
     assert found.reason.endswith("It starts by itself once one is ready")
     assert found.remedy.startswith(remedy)
@@ -107,8 +108,8 @@ def test_the_only_node_with_its_disk_is_cordoned():
 
     found = of_disk(("a", "b", "c"), {ZONE: "b"}, cordon)
 
-    assert found.reason.startswith("no node that could take it is ready: w2")
-    assert found.remedy == "uncordon or repair one of them: kubectl uncordon w2"
+    assert found.reason.startswith("no node that could take it is schedulable now: w2")
+    assert found.remedy == "uncordon w2, if its maintenance is over: kubectl uncordon w2"
 
 
 # --- the time stamp counter -----------------------------------------------------------------------
@@ -313,9 +314,26 @@ def test_cdi_placed_each_disk_of_a_vm():
 def test_a_class_that_binds_at_once_placed_each_disk_of_a_vm():
     found = apart("Immediate")
 
-    assert "StorageClass local chooses a node before the pod of the VM has one" in found.reason
+    assert "StorageClass local chooses where a volume lies before the pod of" in found.reason
     assert found.remedy.startswith(
         "use a StorageClass with WaitForFirstConsumer and make disk web-data again"
+    )
+
+
+def test_a_disk_of_a_template_is_made_again_after_its_template_is_changed():
+    own = {"kind": "VirtualMachine", "name": "web", "controller": True}
+    made = imported()[1:]
+    for each in made:
+        each["metadata"]["ownerReferences"] = [own]
+    waits = obj("StorageClass", "storage.k8s.io/v1", "late")
+    waits["volumeBindingMode"] = "WaitForFirstConsumer"
+    found = apart("Immediate", *made, waits)
+
+    assert found.remedy == (
+        "use a StorageClass with WaitForFirstConsumer (late) for disk web-data in the "
+        "dataVolumeTemplates of the VM: kubectl edit vm web -n vms; then stop the VM, delete "
+        "DataVolume web-data if its data can be imported or restored, and start the VM: KubeVirt "
+        "makes it again, to lie where web does (node w1)"
     )
 
 

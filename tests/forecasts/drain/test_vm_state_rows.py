@@ -358,8 +358,8 @@ def test_a_backup_is_named_and_only_a_critical_migration_aborts_it():
     assert row(cluster(vmi(**MARKED, **tracking), LAUNCHER, ordinary)).outcome == UNKNOWN
 
 
-@pytest.mark.parametrize(("release", "outcome"), [("v1.6.0", UNKNOWN), ("v1.7.0", MIGRATES)])
-def test_before_1_7_nothing_protects_the_pods_that_attach_volumes(release, outcome):
+@pytest.mark.parametrize(("release", "kept"), [("v1.6.0", False), ("v1.6.1", True)])
+def test_before_1_6_1_nothing_protects_the_pods_that_attach_volumes(release, kept):
     setting = kubevirt({"migrations": {}}, status={"observedKubeVirtVersion": release})
     shared = claim("data", "ReadWriteMany")
     shared.data["spec"] |= {"volumeName": "pv-1", "storageClassName": "shared"}
@@ -368,8 +368,9 @@ def test_before_1_7_nothing_protects_the_pods_that_attach_volumes(release, outco
         "v1", "PersistentVolume", "pv-1", spec={"nfs": {}, "accessModes": ["ReadWriteMany"]}
     )
     found = row(cluster(vmi(spec=HOTPLUG), LAUNCHER, shared, volume, setting))
-    assert found.outcome == outcome, found.reason
-    assert ("may detach disks of the running guest" in found.reason) is (outcome == UNKNOWN)
+    assert found.outcome == MIGRATES, found.reason
+    assert ("may detach disks of the running guest" in found.reason) is not kept
+    assert bool(found.remedy) is not kept
 
 
 def test_a_mark_that_outlives_the_drain_can_be_removed_but_not_in_post_copy():

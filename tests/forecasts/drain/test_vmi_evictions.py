@@ -83,6 +83,8 @@ def test_a_vmi_that_is_being_deleted_blocks_nothing():
     assert foretold(subject, HERE, THERE, vm("Halted")).outcome is VmOutcome.STOPS
 
 
+DEVICES = (f"devices.kubevirt.io/{name}" for name in ("kvm", "tun", "vhost-net"))
+TINY = dict.fromkeys(("cpu", "pods", *DEVICES), "9") | {"ephemeral-storage": "9Gi", "memory": "1Mi"}
 OFFERS = "cpu-model.node.kubevirt.io/Haswell"
 
 
@@ -98,16 +100,21 @@ OFFERS = "cpu-model.node.kubevirt.io/Haswell"
         (
             vmi("LiveMigrate", True),
             [HERE, node("b", unschedulable=True)],
-            "no node that could take it is ready: b",
+            "no node that could take it is schedulable now: b (cordoned)",
         ),
         (
             vmi("LiveMigrate", True),
             [HERE, node("b", ready="Unknown")],
-            "no node that could take it is ready: b",
+            "no node that could take it is schedulable now: b",
+        ),
+        (
+            vmi("LiveMigrate", True),
+            [HERE, node("b", unschedulable=True), node("c", allocatable=TINY)],
+            "no node that could take it is schedulable now: b (cordoned); too little memory on c",
         ),
         (
             vmi("LiveMigrateIfPossible", True, nodeSelector={"zone": "1"}),
-            [HERE, THERE],
+            [node("a", labels={"zone": "1"}), THERE],
             "node selector zone=1",
         ),
         (
@@ -138,7 +145,8 @@ def test_a_migration_that_finds_no_node_blocks(subject, nodes, reason):
     assert reason in found.reason
     words, _, command = found.remedy.partition(": ")
     words = words.partition(", which takes effect")[0]
-    assert words.endswith(("let drains shut the guest down", "uncordon or repair one of them"))
+    ends = ("let drains shut the guest down", "uncordon or repair one of them", "is over")
+    assert words.endswith(ends)
     assert command.startswith(
         ("kubectl patch vm db -n shop ", "kubectl uncordon ", "kubectl describe node ")
     )

@@ -194,6 +194,52 @@ def test_a_hook_that_stays_holds_the_machine(platform, deleted, since, outcome):
         assert "ask the owner of the hook why it stays: kubectl describe" in vm.remedy
 
 
+def reporting(own):
+    """Return what becomes of the VM of a node that is lost now."""
+    items = cluster(vms=[("web", "n1")]) + own
+    seen = Snapshot(map(Object, items), ["*"], server_version="v1.33.4", time=ago())
+    (one,) = outages(Question(nodes=("n1",)), seen).outages
+    return one
+
+
+HOOK = {"notes": {"pre-drain.delete.hook.machine.cluster.x-k8s.io/backup": "velero"}}
+GOES_ON = [{"type": "Deleting", "status": "True", "reason": "WaitingForInfrastructureDeletion"}]
+
+
+@pytest.mark.parametrize(
+    ("deleted", "changed", "outcome", "low"),
+    [
+        (LONG, HOOK, "never restarts", None),
+        (LONG, HOOK | {"nodeDrainTimeout": "2h"}, "never restarts", None),
+        (SHORT, HOOK | {"nodeDrainTimeout": "2h"}, "unknown", None),
+        (SHORT, {"nodeDrainTimeout": "5m"}, "restarts", 180),
+        (SHORT, {"nodeDrainTimeout": "1m"}, "restarts", 50),
+        (SHORT, {"nodeDrainTimeout": "5m", "conditions": GOES_ON}, "restarts", 50),
+    ],
+)
+def test_a_machine_under_deletion_whose_node_is_lost_later_waits_for_no_check(
+    deleted, changed, outcome, low
+):
+    one = reporting(capi(machine(deleted, **changed)))
+    (vm,), (actor,) = one.vms, one.actors
+    assert vm.outcome == outcome
+    since = f"Machine machine-n1 is being deleted for {deleted['minutes']} min"
+    if outcome == "unknown":
+        assert vm.reason.startswith(since)
+        assert "whether its owner removes hook backup of velero" in vm.reason
+    elif low is None:
+        assert since in vm.reason
+        assert "waits for the pre-drain hook backup of velero, which no time-out ends" in vm.reason
+        assert "ask the owner of the hook why it stays: kubectl describe" in vm.remedy
+    else:
+        assert since in vm.reason
+        assert "acts" not in vm.reason
+        assert actor.check == "the deletion of Machine machine-n1"
+        assert [part.what for part in actor.parts] == ["detected", "remediated", "pod gone"]
+        assert actor.at.low == low + 40
+        assert not vm.from_now
+
+
 def test_a_limit_of_the_check_does_not_stop_a_deletion_that_has_begun():
     own = capi(machine(SHORT))
     only(own, "MachineHealthCheck", "workers")["spec"]["maxUnhealthy"] = 0
@@ -235,5 +281,68 @@ def test_a_check_that_should_have_acted_long_ago_leaves_it_open(since, outcome):
     late = (
         "why MachineHealthCheck workers has not deleted Machine machine-n1, whose node has been "
         "lost for 72 min"
+    )
+    assert vm.unseen == ((late,) if outcome == "unknown" else ())
+
+
+def bare_metal(*, asked=True, error="registration error", on=True):
+    """Return a check that leaves remediation to the power of the host of n1."""
+    *found, check = losses.machines("n1", "n2", "n3")
+    check["metadata"]["annotations"] = {
+        "machine.openshift.io/remediation-strategy": "external-baremetal"
+    }
+    host = losses.manifest(
+        "metal3.io/v1alpha1",
+        "BareMetalHost",
+        "host-1",
+        "openshift-machine-api",
+        metadata={
+            "annotations": {"reboot.metal3.io/capbm-requested-power-off": ""} if asked else {}
+        },
+        spec={
+            "bmc": {"address": "ipmi://10.0.0.1", "credentialsName": "bmc-1"},
+            "consumerRef": {"kind": "Machine", "name": "machine-n1"},
+        },
+        status={
+            "operationalStatus": "error" if error else "OK",
+            "errorType": error,
+            "errorMessage": "IPMI call failed: power status.",
+            "poweredOn": on,
+        },
+    )
+    return [*found, check, host]
+
+
+def test_a_host_that_is_not_powered_off_holds_its_remediation():
+    vm = lost(bare_metal(), since={"minutes": 47})
+    assert vm.outcome == "never restarts"
+    says = "is asked to power off, and is not confirmed to be off: registration error (IPMI call"
+    assert f"BareMetalHost openshift-machine-api/host-1 {says}" in vm.reason
+    assert vm.remedy.startswith("restore the BMC of n1 (ipmi://10.0.0.1), or correct its address")
+    assert "; or, as a decision, confirm that n1 is powered off, then: kubectl taint" in vm.remedy
+
+
+def test_an_error_of_a_host_that_is_not_to_be_off_may_pass():
+    vm = lost(bare_metal(asked=False, error="power management error"), since={"minutes": 9})
+    assert vm.outcome == "unknown"
+    host = "whether BareMetalHost openshift-machine-api/host-1 can be powered off"
+    assert vm.unseen[0].startswith(f"{host}: its BMC reports power management error (IPMI call")
+
+
+@pytest.mark.parametrize(
+    ("host", "minutes", "outcome"),
+    [
+        ({"error": ""}, 9, "restarts"),
+        ({"error": ""}, 47, "unknown"),
+        ({"error": "servicing error", "asked": False}, 9, "restarts"),
+    ],
+    ids=["in time", "its time is over", "an error that is not of its power"],
+)
+def test_a_host_that_may_be_powered_off(host, minutes, outcome):
+    vm = lost(bare_metal(**host), since={"minutes": minutes})
+    assert vm.outcome == outcome
+    late = (
+        "why MachineHealthCheck workers has not freed the pods of n1, which has been lost for "
+        "47 min"
     )
     assert vm.unseen == ((late,) if outcome == "unknown" else ())

@@ -4,6 +4,12 @@ import pytest
 
 from tests.forecasts.outage.losses import lose, manifest, node, pod, snapshot, vm
 from tests.forecasts.outage.test_health_actors import only_vm, parts
+from tests.rule_results import result_of
+from virt_admit.forecasts.remediation import harvester_reset
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.lookups import ReviewCache
+from virt_admit.rule import Context
+from virt_admit.rules.node import node_without_health_check
 
 
 def harvester(value, *own, group="harvesterhci.io"):
@@ -62,3 +68,17 @@ def test_harvester_is_lost_with_its_only_pod():
 def test_what_harvester_does_may_not_be_known(found):
     assert found.survives is None
     assert any("Harvester" in what for what in found.unseen)
+    (one,) = found.outages
+    assert all("which health check" not in vm.reason for vm in one.vms)
+
+
+@pytest.mark.parametrize(("ready", "says"), [("True", []), ("Unknown", [harvester_reset.UNREAD])])
+def test_the_unread_setting_is_told_only_of_a_node_that_is_lost(ready, says):
+    first = node("n1", ready=ready)
+    first["metadata"]["labels"][harvester_reset.MANAGED] = "true"
+    first["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    found = snapshot(first, node("n2"), vm("db", "n1"))
+    (own,) = (each for each in found.known(NODE) if each.name == "n1")
+    rule = node_without_health_check.check
+    result = result_of(rule, own, Context(found, rule.params, ReviewCache(found), kind=NODE))
+    assert (result.findings, list(result.unseen), result.error) == ((), says, "")

@@ -18,6 +18,7 @@ from tests.forecasts.outage.losses import (
 from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import Question, outages
 from virt_admit.forecasts.placement import candidates
+from virt_admit.reports.outage.text import of_loss
 
 NODES = [node("n1"), node("n2"), node("n3")]
 FULL = [filler("n2", "40Gi"), filler("n3", "40Gi")]
@@ -387,6 +388,19 @@ def test_no_such_node_or_zone():
         lose(snapshot(NODES), "n11")
     with pytest.raises(LookupError, match="zone=x"):
         outages(Question(zone="x"), snapshot(NODES))
+
+
+def test_other_pods_that_can_start_nowhere_do_not_restart():
+    gpu = {"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}
+    others = [deployed("web", "n1", "1Gi"), deployed("ml", "n1", "1Gi")]
+    others[1]["spec"]["containers"] = [gpu]
+    nodes = [node(name) for name in ("n1", "n2")]
+    nodes[0]["status"]["allocatable"] |= {"nvidia.com/gpu": "1"}
+    (found,) = lose(snapshot(nodes, others, nhc()), "n1").outages
+    said = list(of_loss(found))
+
+    assert "  1 other pod can start on no node that is left: shop/ml-1" in said
+    assert "  1 other pod of these nodes restarts too; drain counts VMs alone" in said
 
 
 def test_the_loss_of_a_large_zone_is_answered():

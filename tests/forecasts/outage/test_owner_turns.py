@@ -7,6 +7,7 @@ import pytest
 from tests.forecasts.outage.losses import manifest, master, node, snapshot, vm
 from virt_admit.forecasts.outage import health_actors
 from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.outage.outages import outage
 
 CORE, CONTROL = "cluster.x-k8s.io/v1beta2", "controlplane.cluster.x-k8s.io/v1beta2"
 LABELS = {"cluster.x-k8s.io/cluster-name": "prod", "pool": "all"}
@@ -138,6 +139,27 @@ def test_a_machine_of_an_older_revision_is_left_to_the_roll_out():
         for each in found.unseen
         if "only the roll-out of its MachineDeployment deletes" in each
     ]
+
+
+def test_a_vm_of_an_older_revision_is_told_what_is_not_known():
+    """The check selects its Machine: only its effect is not known."""
+    above = list(management())
+    found = outage(
+        ("n1",), snapshot(NODES, above, list(workers(revision="2")), vm("db", "n1"), [check()])
+    )
+    assert found.vms[0].reason.startswith(
+        "MachineHealthCheck all watches n1, and it is not known whether MachineSet workers-1 "
+        "deletes machine-n1: only the roll-out"
+    )
+
+
+def test_a_machine_that_is_being_deleted_waits_for_no_check():
+    """Nothing has to delete it first, so it is not asked whether its owner would."""
+    *above, own, second, third = workers(revision="2")
+    own["metadata"]["deletionTimestamp"] = NOW
+    found = actor("n1", [NODES, list(management()), [*above, own, second, third]])
+    assert found.certain
+    assert [part.what for part in found.parts] == ["detected", "remediated", "pod gone"]
 
 
 UPGRADING = {

@@ -4,7 +4,7 @@ and what ends that.
 
 import pytest
 
-from virt_admit.forecasts.placement import pod_starts
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.evidence import complaints
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -69,7 +69,8 @@ def cluster(error, container="volumeroot-init"):
 def asked(error, container="volumeroot-init"):
     found = cluster(error, container)
     pod = Object(launcher(container))
-    return pod_starts.failure(pod, found), pod_starts.remedy(pod, found)
+    fault = pod_starts.fault(pod, found)
+    return (fault.words, fault.remedy) if fault is not None else ("", "")
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ import pytest
 from tests.builders import NAMESPACE, complete, manifest
 from tests.forecasts.drain.test_target_pods import warning
 from virt_admit.forecasts.drain import drain_plan
-from virt_admit.forecasts.placement import pod_starts, volume_attachments
+from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.placement.components import busy_volumes
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.messages import command_of
 from virt_admit.reports.drain import text as drain_text
 from virt_admit.reports.explain import loss
@@ -102,7 +103,7 @@ def test_a_long_error_keeps_the_names_of_its_volume(volume, called):
     )
     cluster = complete(guest, claim, warning(guest, "FailedMapVolume", error))
 
-    said = pod_starts.failure(guest, cluster)
+    said = pod_starts.words(guest, cluster)
 
     assert said.startswith(f"MapVolume.MapPodDevice failed for {called}: first words")
     assert said.endswith("the last ones")

@@ -9,8 +9,9 @@ from tests.healthy.parts import ago
 from tests.incidents.component_faults import claim
 from tests.incidents.machines import find, guest
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome, forecast
-from virt_admit.forecasts.placement import pod_starts, volume_attachments
+from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.placement.components.drivers import driver_faults
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.forecasts.repair import vm_options
 from virt_admit.forecasts.repair.wishes import Wishes
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -315,9 +316,10 @@ def test_a_target_pod_that_meets_it_fails_again():
     )
     found = of_ceph(ceph_cluster(), pod)
 
-    assert pod_starts.lasting_fault(pod, found)
-    assert pod_starts.failure(pod, found).startswith("claim a cannot be attached: CSI driver ")
-    assert '"keyType":"aes"' in pod_starts.remedy(pod, found)
+    fault = pod_starts.fault(pod, found)
+    assert fault.lasts
+    assert fault.words.startswith("claim a cannot be attached: CSI driver ")
+    assert '"keyType":"aes"' in fault.remedy
 
 
 def test_many_storages_of_a_driver_are_told_apart_in_time(monkeypatch):

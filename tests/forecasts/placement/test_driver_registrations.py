@@ -7,8 +7,9 @@ import pytest
 from tests.advice import risky
 from tests.builders import NAMESPACE, complete, manifest, node
 from tests.forecasts.drain.test_target_pods import warning
-from virt_admit.forecasts.placement import pod_starts, volume_attachments
+from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.placement.components import driver_registrations
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 DRIVER = "csi.acme.example.com"
@@ -123,8 +124,9 @@ def test_an_event_alone_tells_it_too():
     volume = manifest("v1", "PersistentVolume", "pv", spec={"csi": {"driver": DRIVER}})
     cluster = complete(*NODES, own("w1"), own("w2"), plugin(), pod, volume, said)
 
-    assert pod_starts.failure(pod, cluster).startswith(
+    fault = pod_starts.fault(pod, cluster)
+    assert fault.words.startswith(
         f"volume pv cannot be attached to w3: driver {DRIVER} does not know"
     )
-    assert pod_starts.remedy(pod, cluster).startswith("delete pod acme-csi-node-x")
-    assert pod_starts.fails_on_its_node(pod, cluster)
+    assert fault.remedy.startswith("delete pod acme-csi-node-x")
+    assert fault.of_node

@@ -1,6 +1,7 @@
 """Start-up taints that nothing removes, on many nodes."""
 
 from tests.builders import manifest
+from virt_admit.forecasts.placement import start_doubts
 from virt_admit.forecasts.placement.components import left_taints
 from virt_admit.model.kubernetes.cluster import Snapshot
 
@@ -21,3 +22,35 @@ def commands(number):
 def test_a_command_names_the_node_alone_where_there_are_many():
     assert commands(2) == [f"kubectl taint nodes n00 n01 {KEY}-"] * 2
     assert commands(11)[3] == f"kubectl taint nodes n03 {KEY}-"
+
+
+def test_a_shared_taint_is_removed_with_its_value_and_effect():
+    taints = [{"key": "hold", "value": "x", "effect": "NoSchedule"}]
+    own = manifest(
+        "v1",
+        "Node",
+        "a",
+        metadata={"labels": {"kubevirt.io/schedulable": "true"}},
+        spec={"taints": taints},
+    )
+    guest = manifest(
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        "v",
+        "d",
+        spec={},
+        status={"phase": "Running", "nodeName": "a"},
+    )
+    cluster = Snapshot([own, guest], ["*"], time="2026-02-01T00:00:00Z")
+    ((_, found),) = left_taints.of_node(own, cluster)
+    assert found.command == "kubectl taint nodes a hold=x:NoSchedule-"
+    unread = Snapshot([own, guest], ["Node", "VirtualMachineInstance"])
+    assert not list(left_taints.of_node(own, unread))
+
+
+def test_no_vm_is_to_tolerate_a_taint_of_podmon():
+    cluster = Snapshot([node("n")], ["*"], time="2026-02-01T00:00:00Z")
+    key = "vxflexos.podmon.storage.dell.com"
+    way = start_doubts.opens(f"on n taint {key}", "", cluster)
+    assert way == f"add a node that takes it, or wait until podmon removes taint {key}"
+    assert "let n take it" in start_doubts.opens("on n taint hold", "", cluster)

@@ -116,7 +116,7 @@ def test_the_pod_of_an_engine_image_is_broken():
         ([node("a", ready="Unknown")], "a does not report", "repair a: kubectl describe node a"),
         (
             [own("InstanceManager", "im-a", {"nodeID": "a"}, status={"currentState": "error"})],
-            "instance manager im-a is error",
+            "instance manager im-a does not run (error)",
             "kubectl describe pod im-a",
         ),
         (
@@ -195,10 +195,19 @@ def test_a_release_that_ignores_the_time_is_not_blamed():
     assert not cause.lasts
 
 
-def test_a_volume_is_kept_on_another_node():
+def own_node(ready):
+    """The node c, whose kubelet says this of itself."""
+    said = {"type": "Ready", "status": ready}
+    return manifest("v1", "Node", "c", status={"conditions": [said]})
+
+
+def kept_on_c(*objects, ticket="longhorn-api", claim="disk", ready="True"):
+    """Return why a volume is not attached to b that a ticket keeps on c; no ``ready``: its Node is
+    gone.
+    """
     tickets = {
         "csi-1": {"nodeID": "b", "type": "csi-attacher"},
-        "ui": {"nodeID": "c", "type": "longhorn-api"},
+        "ui": {"nodeID": "c", "type": ticket},
     }
     said = {
         "type": "Satisfied",
@@ -206,10 +215,78 @@ def test_a_volume_is_kept_on_another_node():
         "message": "the volume is currently attached to different node c ",
     }
     status = {"attachmentTicketStatuses": {"csi-1": {"satisfied": False, "conditions": [said]}}}
-    kept = own(
-        "VolumeAttachment", "v1", {"volume": "v1", "attachmentTickets": tickets}, status=status
+    spec = {"volume": "v1", "attachmentTickets": tickets}
+    seen = {"kubernetesStatus": {"namespace": NAMESPACE, "pvcName": claim, "pvName": "pv"}}
+    pv, _ = volume(on="c")
+    of_longhorn = own(
+        "Volume", "v1", {}, status={"currentNodeID": "c", "state": "attached", **seen}
     )
-    cause = found(*volume(on="c"), engine("v1-e-0", "c", "running"), kept)
+    kept = own("VolumeAttachment", "v1", spec, status=status)
+    nodes = [own_node(ready)] if ready else []
+    return found(pv, of_longhorn, engine("v1-e-0", "c", "running"), kept, *nodes, *objects)
+
+
+def user(on, phase="Running"):
+    claim = {"persistentVolumeClaim": {"claimName": "disk"}}
+    spec = {"nodeName": on, "volumes": [{"name": "d", **claim}]}
+    return manifest("v1", "Pod", "p", NAMESPACE, spec=spec, status={"phase": phase})
+
+
+@pytest.mark.parametrize("objects", [[], [user("b", "Pending")], [user("c", "Succeeded")]])
+def test_a_ticket_that_was_left_behind_keeps_a_volume_on_another_node(objects):
+    cause = kept_on_c(*objects)
+
+    assert cause.words.endswith(
+        "attached to different node c; ticket ui (longhorn-api) keeps it on c, where no pod uses it"
+    )
+    assert cause.remedy.startswith(
+        "take that ticket out, with a detach on Longhorn's page or with "
+    )
+    assert cause.remedy.endswith(
+        ": kubectl patch volumeattachments.longhorn.io v1 -n longhorn-system --type=json -p "
+        """'[{"op":"remove","path":"/spec/attachmentTickets/ui"}]'"""
+    )
+
+
+def test_a_ticket_of_kubernetes_is_not_taken_out_by_hand():
+    cause = kept_on_c(ticket="csi-attacher")
+
+    assert cause.words.endswith("keeps it on c, where no pod uses it")
+    assert cause.remedy.startswith("see why it is not detached from c: kubectl describe ")
+
+
+@pytest.mark.parametrize(
+    ("ready", "words", "see"),
+    [
+        ("Unknown", "keeps it on c, which does not report", "virt-admit explain node/c"),
+        ("", "keeps it on c", "kubectl describe volumeattachments.longhorn.io v1"),
+    ],
+)
+def test_a_node_that_does_not_report_may_use_the_volume(ready, words, see):
+    cause = kept_on_c(ready=ready)
+
+    assert cause.words.endswith(words)
+    use = f"see whether c still uses the volume, since a guest may run on there: {see}"
+    assert cause.remedy.startswith(
+        f"detach the volume on Longhorn's page only once c is off; {use}"
+    )
+    assert kept_on_c(ready=ready, ticket="csi-attacher").remedy.startswith(use)
+    assert "patch" not in cause.remedy
+
+
+ATTACHED = manifest(
+    "storage.k8s.io/v1",
+    "VolumeAttachment",
+    "csi-2",
+    spec={"nodeName": "c", "source": {"persistentVolumeName": "pv"}},
+)
+
+
+@pytest.mark.parametrize(
+    ("claim", "objects"), [("disk", [user("c")]), ("disk", [ATTACHED]), ("", [])]
+)
+def test_a_volume_is_kept_on_another_node(claim, objects):
+    cause = kept_on_c(*objects, claim=claim)
 
     assert cause.words.endswith(
         "attached to different node c; ticket ui (longhorn-api) keeps it on c"
@@ -323,3 +400,41 @@ def test_without_objects_of_longhorn_the_error_of_the_driver_remains():
 
 def test_a_migration_whose_engine_just_starts_is_not_stuck():
     assert moving(*COPIED, failed=False).outcome == MIGRATES
+
+
+def test_a_manager_of_no_node_is_not_the_fault_of_the_node_of_a_pod():
+    full = {"phase": "Failed", "reason": "NodeAffinity", "message": "No match"}
+    objects = (
+        *volume(to="b", on="a"),
+        engine("v1-e-1", "", "stopped"),
+        own("InstanceManager", "im-x", {"nodeID": ""}, status={"currentState": "error"}),
+        manifest("v1", "Pod", "im-x", LONGHORN, status=full),
+    )
+    cause = found(*objects)
+
+    assert "NodeAffinity" in cause.words
+    assert not cause.of_node
+
+
+def test_the_kubelet_refuses_the_instance_manager_of_the_node():
+    full = "Node didn't have enough resource: cpu, requested: 960, used: 7360, capacity: 8000"
+    refused = manifest(
+        "v1",
+        "Pod",
+        "im-b",
+        LONGHORN,
+        spec={"nodeName": "b"},
+        status={"phase": "Failed", "reason": "OutOfcpu", "message": full},
+    )
+    manager = own("InstanceManager", "im-b", {"nodeID": "b"}, status={"currentState": "error"})
+    cause = found(*volume(), engine("v1-e-0", "b", "stopped"), manager, refused)
+
+    assert cause.words == (
+        "Longhorn attaches no volume on b: instance manager im-b does not run: OutOfcpu, its pod "
+        "requests 960m of cpu, and 7360m of 8 are in use"
+    )
+    assert cause.remedy == (
+        "free 320m of cpu on b, or set a smaller spec.instanceManagerCPURequest in Longhorn's node "
+        "b: kubectl describe node b"
+    )
+    assert cause.of_node

@@ -96,3 +96,35 @@ def test_a_setting_that_may_be_taken_back_is_only_shown(objects):
 
 def test_a_node_without_an_address_of_that_family():
     assert "set env" not in remedy(TAKEN.format("n1", 6, "fd00::2"), daemon())
+
+
+# --- the agent and the error ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "joins"),
+    [
+        ("dial unix /run/x.sock: connect: connection refused", "because"),
+        ("stat /var/lib/calico/nodename: no such file or directory", "because"),
+        ("no block of addresses is left", "and"),
+    ],
+)
+def test_an_error_with_a_cause_of_its_own_does_not_come_from_the_agent(error, joins):
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "calico-node"}
+    waiting = {"name": "a", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    agent = manifest(
+        *("v1", "Pod", "calico-b", "kube-system"),
+        metadata={"ownerReferences": [owner | {"controller": True}]},
+        spec={"nodeName": "n2"},
+        status={
+            "conditions": [{"type": "Ready", "status": "False"}],
+            "containerStatuses": [waiting],
+        },
+    )
+    pod = manifest("v1", "Pod", "p", "shop", spec={"nodeName": "n2"})
+    said = f'plugin type="calico" failed (add): {error}'
+    here = Snapshot([pod, agent], ["*"])
+    state = "pod kube-system/calico-b (DaemonSet calico-node) is not ready: CrashLoopBackOff"
+    assert network_plugins.with_agent("WHY", said, pod, here) == f"WHY, {joins} {state}"
+    ready = manifest("v1", "Pod", "p", "shop", spec={"nodeName": "n2"})
+    assert network_plugins.with_agent("WHY", said, ready, Snapshot([ready], ["*"])) == "WHY"

@@ -60,3 +60,31 @@ def test_what_is_new_in_the_template_is_named(container, words):
 def test_nothing_is_said_without_older_pods_that_are_ready(other):
     pod = agent("b", 2, image="agent:2")
     assert "template" not in broken_pods.why(pod, Snapshot([pod, other], complete=["*"]))
+
+
+@pytest.mark.parametrize(
+    ("others", "where"),
+    [
+        (
+            [agent("a", 2, ready=True), agent("c", 2, ready=True)],
+            ", on n1: its 2 siblings are ready",
+        ),
+        (
+            [agent("a", 2, ready=True), agent("c", 1, ready=True)],
+            ", on n1: its only sibling is ready",
+        ),
+        ([agent("a", 2)], ", in DaemonSet agent: none of its 2 pods is ready"),
+        ([agent("a", 2), agent("c", 2, ready=True)], ""),
+        ([agent("a", 1, ready=True)], ""),
+        ([], ""),
+    ],
+)
+def test_the_siblings_say_where_the_cause_is(others, where):
+    pod = agent("b", 2)
+    pod.data["spec"]["nodeName"] = "n1"
+    ended = {"terminated": {"exitCode": 1, "message": "cannot open /dev/x"}}
+    pod.data["status"]["containerStatuses"][0]["lastState"] = ended
+    found = broken_pods.of_pod(pod, Snapshot([pod, *others], complete=["*"]))
+    assert found.remedy == (
+        f"correct what pod b says as it ends{where}: kubectl logs b -n tools --previous"
+    )

@@ -6,9 +6,10 @@ from datetime import datetime
 
 import pytest
 
-from tests.builders import claim, manifest
+from tests.builders import claim, kubevirt, manifest
 from tests.forecasts.drain.vm_motion import cluster, node, vmi
-from virt_admit.forecasts.placement import no_target
+from virt_admit.forecasts.drain import workload_updates
+from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model.problems import ProblemCause
 
@@ -71,6 +72,14 @@ def local_disk():
         (GPU, "add a node that has nvidia.com/A100"),
         (LAN, "make bridge br1 on b or c, or let drains shut the guest down"),
         (
+            {
+                "topologySpreadConstraints": [
+                    {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+                ]
+            },
+            "as a decision, set whenUnsatisfiable: ScheduleAnyway in its constraint over zone",
+        ),
+        (
             {"affinity": {"podAffinity": PAIR}},
             "as a decision, make its required pod affinity a preferred one",
         ),
@@ -81,6 +90,21 @@ def test_what_no_room_repairs_is_never_called_missing_room(spec, remedy):
     assert found.remedy.startswith(f"{remedy}"), found
     assert found.cause is not ProblemCause.NO_ROOM
     assert "add a node or free" not in found.remedy
+
+
+def test_a_tsc_frequency_that_an_update_of_kubevirt_accepts():
+    clock = {"cpu-timer.node.kubevirt.io/tsc-frequency": "2893202000"}
+    windows = {"hyperv": {"reenlightenment": {"enabled": True}}}
+    domain = {"cpu": {"model": "host-passthrough"}, "devices": {}, "features": windows}
+    subject = vmi(spec={"domain": domain})
+    subject.data["status"]["topologyHints"] = {"tscFrequency": 2893200000}
+    others = [node("b", labels=clock), node("c", labels=clock)]
+    old = kubevirt(status={"observedKubeVirtVersion": "v0.59.0"})
+
+    found = no_target.nowhere_to_go(subject, cluster(old, *others))
+    assert "TSC frequency 2893200000: b has 2893202000, c has 2893202000" in found.reason
+    assert found.remedy.startswith("update KubeVirt to 0.59.1 or later")
+    assert no_target.frequency_gap(subject, cluster(old, *others)).updates
 
 
 def test_a_required_pod_affinity_is_named():
@@ -324,3 +348,108 @@ def test_pods_that_no_affinity_selects_are_not_looked_at(monkeypatch):
 
     assert "VM shop/web runs on a alone" in no_target.nowhere_to_go(of_group("db"), known).reason
     assert len(asked) < 10
+
+
+def test_what_nodes_lack_that_the_vm_does_not_select_is_not_why():
+    large = {"domain": {"devices": {}, "memory": {"guest": "900Gi"}}, "nodeSelector": {"zone": "x"}}
+    own = node("b")
+    own.data["metadata"]["labels"]["zone"] = "x"
+    there = cluster(own)
+    target = candidates.target(vmi(spec=large), there, moves=False)
+    found = no_target.reason(target, there, moves=False, starts=True)
+    assert "missing on b; its node selector or affinity leaves out c" in found.reason
+    assert "missing on c" not in found.reason
+    assert found.cause == ProblemCause.NO_ROOM
+    assert found.remedy == "add a node or free that much on one"
+
+
+@pytest.mark.parametrize(
+    ("pods", "memory", "said", "remedy"),
+    [
+        ("0", "64Gi", "pods: limit of 0 reached on b, c", "raise max-pods of the kubelets"),
+        ("9", "1Mi", "missing on b", "add a node or free that much on one"),
+    ],
+)
+def test_nodes_with_as_many_pods_as_they_may_have(pods, memory, said, remedy):
+    """CPU and memory are free there, and a guest that is shut down may lose its place."""
+    others = [smaller(name, memory=memory, pods=pods) for name in ("b", "c")]
+    found = no_target.nowhere_to_go(vmi(), cluster(vmi(), node("a"), *others))
+
+    assert found is not None
+    assert said in found.reason
+    assert found.remedy.startswith(remedy)
+    assert ("shut the guest down" in found.remedy) is (pods != "0")
+
+
+def smaller(name, **room):
+    found = node(name)
+    found.data["status"]["allocatable"] |= room
+    return found
+
+
+POOL = {"key": "dedicated", "value": "virt", "effect": "NoSchedule"}
+TOLERATED = [{"key": "dedicated", "operator": "Exists"}]
+PLUGGED = {"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}
+
+
+def attaching(release, *, tolerations=(), volumes=(PLUGGED,), taint=POOL, goes_to=""):
+    """Return a VM on a node of a pool, and a cluster whose other nodes have its taint."""
+    own = vmi(spec={"tolerations": TOLERATED, "volumes": list(volumes)})
+    launcher = manifest("v1", "Pod", "virt-launcher-db", "shop", metadata={"uid": "l"})
+    launcher.data["metadata"]["labels"] = {
+        "kubevirt.io": "virt-launcher",
+        "vm.kubevirt.io/name": "db",
+    }
+    launcher.data |= {"spec": {"nodeName": "a"}, "status": {"phase": "Running"}}
+    helper = manifest("v1", "Pod", "hp-volume-x", "shop", metadata={"uid": "h"})
+    helper.data["metadata"] |= {
+        "labels": {"kubevirt.io": "hotplug-disk"},
+        "ownerReferences": [{"kind": "Pod", "name": "virt-launcher-db", "uid": "l"}],
+    }
+    helper.data |= {"spec": {"tolerations": list(tolerations)}, "status": {"phase": "Pending"}}
+    versions = {"observedKubeVirtVersion": release, "targetKubeVirtVersion": goes_to or release}
+    disk = claim("data", "ReadWriteMany")
+    disk.data["spec"]["volumeName"] = "pv"
+    disk.data["status"] = {"phase": "Bound"}
+    volume = manifest("v1", "PersistentVolume", "pv", spec={"accessModes": ["ReadWriteMany"]})
+    objects = [own, launcher, helper, kubevirt(status=versions), disk, volume]
+    return own, cluster(*objects, *(node(name, taints=[taint]) for name in ("a", "b", "c")))
+
+
+def test_the_pod_that_attaches_volumes_tolerates_less_than_the_vm():
+    own, there = attaching("v1.1.0")
+    found = no_target.nowhere_to_go(own, there)
+
+    assert found.reason.endswith(
+        "the pod that attaches its hotplugged volumes does not tolerate taint dedicated"
+    )
+    assert found.remedy.startswith("update KubeVirt to 1.2.0 or later, which gives that pod")
+    assert candidates.target(own, there, moves=False).placement.candidates == ("b", "c")
+    assert (
+        workload_updates.update(own, ["LiveMigrate"], there).reach
+        is workload_updates.Reach.MIGRATED
+    )
+
+
+def test_an_update_to_another_release_without_those_tolerations():
+    own, there = attaching("v1.1.0", goes_to="v1.1.1")
+
+    assert (
+        workload_updates.update(own, ["LiveMigrate"], there).reach is workload_updates.Reach.RETRIED
+    )
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        {"release": "v1.2.0"},
+        {"release": "v1.1.0", "tolerations": TOLERATED},
+        {"release": "v1.1.0", "volumes": ()},
+        {"release": "v1.1.0", "taint": POOL | {"effect": "PreferNoSchedule"}},
+    ],
+)
+def test_the_pod_that_attaches_volumes_can_follow_the_vm(healthy):
+    own, there = attaching(**healthy)
+
+    assert no_target.nowhere_to_go(own, there) is None
+    assert candidates.target(own, there, moves=True).placement.candidates == ("b", "c")

@@ -55,12 +55,14 @@ def test_it_is_evicted_and_its_replica_set_replaces_it():
         {"owner": "StatefulSet"},
         {"owner": ""},
         {"tolerations": [UNREACHABLE | {"operator": "Exists"}]},
+        {"tolerations": [UNREACHABLE | {"operator": "Exists", "tolerationSeconds": 2**63 - 1}]},
         {"minutes": 8},
     ],
     ids=[
         "waits for the end of the pod",
         "no owner",
         "tolerated without end",
+        "tolerated for ages",
         "should have been evicted",
     ],
 )

@@ -124,7 +124,8 @@ def test_a_vm_waits_for_a_machine_whose_controllers_run() -> None:
     assert "has no node for" in found.reason
     assert "InfrastructureReady is False: WaitingForIPAddress" in found.reason
     assert found.remedy.startswith(
-        "provide what that Machine waits for: kubectl describe machines.cluster.x-k8s.io w-9"
+        "provide what that Machine waits for, unless it goes on: "
+        "kubectl describe machines.cluster.x-k8s.io w-9"
     )
 
 

@@ -5,9 +5,11 @@ or after the last one of several.
 import pytest
 
 from tests.builders import manifest
+from virt_admit.forecasts.outage import explanation
 from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import awaited_return, failed_remediations
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.remediation import fence_agents
 
 NOON = "2026-01-01T12:00:00Z"
 FAILED = {
@@ -246,6 +248,14 @@ def test_a_node_without_an_agent_is_never_remediated():
         "As a decision, once it is confirmed to be off, taint it out-of-service: " in found.remedy
     )
     assert "nodeshutdown" in found.remedy
+    assert "for the next time, set customDsTolerations of" in found.remedy
+
+
+def test_a_remediation_that_has_begun_does_not_go_on():
+    own, found = check(SNR), unable()
+    found.data["status"]["conditions"] = [{"type": "Processing", "status": "True"}]
+    told = failed_remediations.of_node(own, "w1", cluster(own, found, lost(), *agents("w2")))
+    assert "SelfNodeRemediation ops/w1 does not go on for 20 min" in told.reason
 
 
 def test_the_agent_is_not_read():
@@ -273,9 +283,34 @@ def test_which_nodes_have_an_agent():
         "set customDsTolerations of SelfNodeRemediationConfig config for taint "
         "dedicated=desktop:NoSchedule"
     )
+    given = [{"key": "gpu", "operator": "Exists"}]
+    config = manifest(
+        "self-node-remediation.medik8s.io/v1alpha1",
+        "SelfNodeRemediationConfig",
+        "config",
+        "ops",
+        spec={"customDsTolerations": given},
+    )
+    daemon, *pods = agents("w2")
+    del daemon.data["metadata"]["ownerReferences"]  # the operator makes it all the same
+    absent = remediation_agents.missing("w1", cluster(lost(), config, daemon, *pods))
+    assert absent.remedy.endswith(
+        "kubectl patch selfnoderemediationconfig config -n ops --type=merge -p "
+        '\'{"spec":{"customDsTolerations":[{"key":"gpu","operator":"Exists"},'
+        '{"key":"dedicated","operator":"Equal","value":"desktop","effect":"NoSchedule"}]}}\''
+    )
     assert remediation_agents.reason("w1", cluster(lost(**{CAPABLE: "true"}), *agents("w1"))) == ""
-    assert "is false" in remediation_agents.reason(
-        "w1", cluster(lost(**{CAPABLE: "false"}), *agents("w1"))
+    unarmed = remediation_agents.missing("w1", cluster(lost(**{CAPABLE: "false"}), *agents("w1")))
+    assert unarmed.why == (
+        f"its SelfNodeRemediation agent says that it cannot reboot it (annotation {CAPABLE} is "
+        "false)"
+    )
+    assert unarmed.remedy.endswith(": kubectl logs agent-w1 -n ops")
+    config.data["spec"]["isSoftwareRebootEnabled"] = False
+    known = cluster(lost(**{CAPABLE: "false"}), config, *agents("w1"))
+    assert remediation_agents.missing("w1", known).remedy == (
+        "give it a watchdog device or set isSoftwareRebootEnabled: true: kubectl edit "
+        "selfnoderemediationconfig config -n ops"
     )
 
 
@@ -291,3 +326,120 @@ def test_which_nodes_have_an_agent():
 )
 def test_no_node_is_accused_without_evidence(objects, complete):
     assert remediation_agents.reason("w1", cluster(*objects, complete=complete)) == ""
+
+
+# --- fence agents that have failed ----------------------------------------------------------------
+
+AGENT_FAILED = FAILED | {"reason": "FenceAgentFailed", "message": "Fence agent command has failed"}
+LAST = (
+    "FenceAgentsRemediation ops/w1 has failed 60 min ago (FenceAgentFailed), and it is not tried "
+    "again"
+)
+
+
+def insecure(value, **more):
+    """Parameters of an agent with a flag, and with a secret value."""
+    return {
+        "agent": "fence_redfish",
+        "nodeparameters": {"--systems-uri": {"w1": "/redfish/v1/Systems/7"}},
+        "sharedparameters": {
+            "--ip": "10.0.0.1",
+            "--ssl-insecure": value,
+            "--password": "k3y",
+            **more,
+        },
+    }
+
+
+def failed_agent(own_spec, template_spec=None):
+    """Return what is said after the agent of w1 has failed."""
+    own = check(FAR)
+    own.data["spec"]["remediationTemplate"] = {"name": "redfish", "namespace": "ops"}
+    objects = [own, fencing(own_spec, AGENT_FAILED)]
+    labels = {"app.kubernetes.io/name": "fence-agents-remediation-operator"}
+    name = "fence-agents-remediation-controller-manager-5d-x"
+    objects.append(manifest("v1", "Pod", name, "ops", metadata={"labels": labels}))
+    if template_spec is not None:
+        group, kind = (
+            "fence-agents-remediation.medik8s.io/v1alpha1",
+            "FenceAgentsRemediationTemplate",
+        )
+        template = {"template": {"spec": template_spec}}
+        objects.append(manifest(group, kind, "redfish", "ops", spec=template))
+    found = failed_remediations.of_node(own, "w1", cluster(*objects))
+    assert found is not None
+    assert "k3y" not in f"{found.reason} {found.remedy}"
+    return found
+
+
+def test_a_flag_with_a_value_is_corrected_in_the_template():
+    found = failed_agent(insecure("1"), insecure("1"))
+
+    assert found.reason == f"{LAST}: it has --ssl-insecure 1, which takes no value"
+    assert found.remedy.startswith(
+        'set --ssl-insecure to "" in FenceAgentsRemediationTemplate ops/redfish: '
+        "kubectl edit fenceagentsremediationtemplate redfish -n ops; then delete the failed"
+    )
+
+
+def test_a_template_that_was_corrected_needs_a_new_object_alone():
+    found = failed_agent(insecure("1"), insecure(""))
+
+    assert found.remedy.startswith("delete the failed FenceAgentsRemediation, which")
+    assert "redfish, corrected by now: kubectl delete fenceagentsremediation w1" in found.remedy
+
+
+def test_without_a_visible_fault_the_log_says_why():
+    found = failed_agent(insecure(""), insecure(""))
+
+    assert found.reason == LAST
+    assert "see in the log of its operator what fence_redfish answered" in found.remedy
+    assert "kubectl logs -n ops -l app.kubernetes.io/name=fence-agents" in found.remedy
+    assert "they are --ip 10.0.0.1, --ssl-insecure, --password, --systems-uri; then" in found.remedy
+    assert "power" not in found.remedy
+
+
+def test_a_parameter_that_other_nodes_alone_have():
+    spec = insecure("") | {"nodeparameters": {"--systems-uri": {"w2": "/redfish/v1/Systems/8"}}}
+    found = failed_agent(spec, spec)
+
+    assert found.reason == f"{LAST}: it has no --systems-uri for w1, unlike other nodes"
+    assert found.remedy.startswith("add w1 to each parameter in nodeparameters of Fence")
+
+
+def test_a_template_that_is_gone_is_not_edited():
+    found = failed_agent(insecure("1"))
+
+    assert "correct its template redfish, then delete" in found.remedy
+    assert "kubectl edit" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (insecure("1"), "has --ssl-insecure 1, which takes no value"),
+        (insecure("k3y"), "has --ssl-insecure with a text, which takes no value"),
+        (insecure(""), ""),
+        (insecure("", **{"--ssl-secure": ""}), ""),
+        (insecure("", **{"--lanplus": "true"}), "has --lanplus true, which takes no value"),
+    ],
+)
+def test_an_agent_refuses_a_value_for_a_flag_at_once(spec, why):
+    found = fence_agents.refusal(fencing(spec), "w1")
+
+    assert found.removeprefix("FenceAgentsRemediation ops/w1 ") == why
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_the_explanation_of_a_check_tells_a_failed_remediation(failed):
+    own = check(FAR)
+    own.data["spec"] = {
+        "selector": {},
+        "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "duration": "300s"}],
+    }
+    lost = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+    nodes = [manifest("v1", "Node", "w1", status=lost), manifest("v1", "Node", "w2")]
+    obj = fencing(insecure(""), AGENT_FAILED if failed else AT_WORK)
+    found = explanation.explain(own, cluster(own, obj, *nodes))
+
+    assert any(LAST in note for note in found.notes) is failed

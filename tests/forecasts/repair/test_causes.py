@@ -27,6 +27,7 @@ from tools import example_cluster
 from tools.example_vms import TIME
 from virt_admit.forecasts.drain.drain_plan import plan as drain
 from virt_admit.forecasts.repair.applying import applied
+from virt_admit.forecasts.repair.causes import added_nodes
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import CostClass, Goal, Proof
@@ -363,3 +364,89 @@ def test_a_node_in_maintenance_mode_gets_its_annotations_removed_with_the_cordon
         ("metadata", "annotations", "harvesterhci.io/drain-requested"),
         ("spec", "unschedulable"),
     ]
+
+
+DELETED = "2026-01-01T00:00:00Z"
+KEPT = {"deletionTimestamp": DELETED, "finalizers": ["x/y"]}
+IMAGE = {"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "x"}}}
+MARKS = {"upgrade.cattle.io/plan": "os", "upgrade.cattle.io/node": "b"}
+FAILED = {"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}
+CLOSING = {
+    "Machine": (
+        {"annotations": {"machine.openshift.io/machine": "machines/b"}},
+        manifest(
+            "machine.openshift.io/v1beta1",
+            "Machine",
+            "b",
+            "machines",
+            metadata={"deletionTimestamp": DELETED},
+            status={"nodeRef": {"name": "b"}},
+        ),
+    ),
+    "maintenance": (
+        {},
+        manifest(
+            "nodemaintenance.medik8s.io/v1beta1",
+            "NodeMaintenance",
+            "x",
+            spec={"nodeName": "b"},
+            status={"phase": "Succeeded"},
+        ),
+    ),
+    "Plan": (
+        {},
+        manifest(
+            "v1",
+            "Pod",
+            "apply",
+            "cattle-system",
+            metadata={"labels": MARKS, "creationTimestamp": DELETED},
+            spec={"nodeName": "b"},
+            status={"phase": "Pending", "containerStatuses": [IMAGE]},
+        ),
+        manifest("upgrade.cattle.io/v1", "Plan", "os", "cattle-system", spec={"cordon": True}),
+    ),
+    "deletion": (KEPT,),
+    "deletion after a failed driver": ({**KEPT, "labels": FAILED},),
+}
+
+
+@pytest.mark.parametrize("case", CLOSING.values(), ids=CLOSING)
+def test_a_node_is_not_uncordoned_where_that_neither_lasts_nor_helps(case):
+    """``drain`` and ``explain`` say so too. A restart would find no node either."""
+    metadata, *others = case
+    closed = node("b", metadata.get("labels"), unschedulable=True)
+    closed.data["metadata"] = {**metadata, **closed.data["metadata"]}
+    plan = repair(cluster(vm(), closed, *others), Goal.DRAIN, ["a"])
+    assert plan.steps == ()
+    assert [each.problem.id for each in plan.remaining] == ["NoTargetNode:shop/db"]
+
+
+def test_a_vm_that_would_stay_off_is_not_restarted():
+    """A taint of LINSTOR keeps all pods off: a guest that stops does not start again."""
+    taint = {"key": "drbd.linbit.com/lost-quorum", "effect": "NoSchedule"}
+    plan = repair(cluster(vm(), node("a", taints=[taint]), node("b", taints=[taint])), Goal.DRAIN)
+    assert plan.steps == ()
+    assert "do not stop the VM before" in " ".join(each.remedy for each in plan.problems)
+
+
+def test_an_added_node_has_the_daemons_of_the_one_that_it_is_like():
+    pods = [
+        manifest(
+            "v1",
+            "Pod",
+            name,
+            "kube-system",
+            metadata={"ownerReferences": [{"kind": owner, "name": "x", "controller": True}]},
+            spec={"nodeName": "a"},
+            status={"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+        )
+        for name, owner, ready in (
+            ("csi", "DaemonSet", "True"),
+            ("ill", "DaemonSet", "False"),
+            ("web", "ReplicaSet", "True"),
+        )
+    ]
+    made = added_nodes.step(node("a"), 1, cluster(*pods)).predicted
+    names = [(each.kind, each.name, each.at("spec", "nodeName").text) for each in made]
+    assert names == [("Node", "a-added-1", None), ("Pod", "csi-a-added-1", "a-added-1")]

@@ -15,8 +15,12 @@ from virt_admit.forecasts.outage.outages import Question, outages
 from virt_admit.forecasts.placement import no_target
 from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import Goal
+from virt_admit.forecasts.upgrade.pools import away_nodes
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import find
+from virt_admit.model.node_updates import cordoners
 from virt_admit.model.remediation import fence_taints
 
 NOW = "2027-03-01T11:00:00Z"
@@ -92,17 +96,80 @@ def by_hand(*objects: Object, complete: tuple[str, ...] = ("*",)) -> Snapshot:
     return again
 
 
-UNTAINT = "kubectl taint nodes b node.kubernetes.io/out-of-service:NoExecute-"
+UNTAINT = "kubectl taint nodes b node.kubernetes.io/out-of-service-"
 
 
 def test_the_taint_of_an_administrator_waits_for_no_remediator() -> None:
     (row,) = drain_plan.plan(by_hand(), "a").nodes[0].forecasts
 
-    assert row.remedy == f"as the administrator who set it has to, remove its taint: {UNTAINT}"
+    assert row.remedy == f"check b, then remove its taint by hand: {UNTAINT}"
     assert "remediator" not in row.reason
     assert not fence_taints.stays("b", by_hand())
     (step,) = repair(by_hand(), Goal.DRAIN, ["a"]).steps
     assert (step.title, step.changes[0].text) == ("remove the taint of the fencing", row.remedy)
+
+
+NO_NEW_PODS = {**OUT_OF_SERVICE, "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize("taints", [(NO_NEW_PODS,), (OUT_OF_SERVICE, NO_NEW_PODS)])
+def test_the_taint_of_an_administrator_may_have_each_effect(taints: tuple[dict[str, str]]) -> None:
+    found = seen(back("2027-03-01T06:12:00Z", *taints))
+    left = fence_taints.known(found)["b"]
+
+    assert left.reason.endswith(
+        f"still has taint{'s' * (len(taints) > 1)} {left.key} of its fencing"
+    )
+    assert fence_taints.way_out("b", left, found)[1] == UNTAINT  # one command for both
+    assert fence_taints.ends_pods(find(found, NODE, "", "b")) is (OUT_OF_SERVICE in taints)
+
+
+def test_what_virt_handler_offers_comes_back_with_it() -> None:
+    away, here = (
+        back("2027-03-01T06:12:00Z", OUT_OF_SERVICE),
+        back("2027-03-01T06:12:00Z", OUT_OF_SERVICE),
+    )
+    for each in (away, here):
+        each.data["metadata"]["labels"]["kubevirt.io/schedulable"] = "false"
+    handler = {
+        "name": "virt-handler-x",
+        "namespace": "kubevirt",
+        "labels": {"kubevirt.io": "virt-handler"},
+    }
+    pod = Object(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": handler, "spec": {"nodeName": "b"}}
+    )
+
+    (row,) = drain_plan.plan(seen(away), "a").nodes[0].forecasts
+    assert "b has reported for 4 h 48, and still has taint" in row.reason
+    assert row.remedy.endswith(UNTAINT)
+    (row,) = drain_plan.plan(seen(here, pod), "a").nodes[0].forecasts
+    assert "of its fencing" not in row.reason
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_vms_without_room_for_all_name_the_node_that_is_fenced(fenced: bool) -> None:
+    fence = [back("2027-03-01T06:12:00Z", OUT_OF_SERVICE)] if fenced else []
+    found = cluster(
+        node("a"),
+        node("c", room=SMALL),
+        vm(on="a"),
+        vm("other", on="a"),
+        *fence,
+        kubevirt(),
+        nodes=(),
+    )
+    found.time = NOW
+
+    (plan,) = drain_plan.plan(found, "a").nodes
+    alone = [row for row in plan.forecasts if row.remedy]
+    assert [row.outcome for row in plan.forecasts] == [VmOutcome.MIGRATES] * 2
+    assert [row.vmi.full_name for row in alone] == list(plan.crowded(plan.moving))
+    assert (
+        "it could migrate alone, but there is no room with the others of its node (memory: "
+        in alone[0].reason
+    )
+    assert alone[0].remedy.endswith(UNTAINT if fenced else "free that much on one")
 
 
 @pytest.mark.parametrize(
@@ -157,8 +224,8 @@ def fences(strategy: str, **metadata: Any) -> Object:
         (
             (OUT_OF_SERVICE, FENCE_AGENTS),
             (fences("ResourceDeletion"),),
-            "see that the remediation of b",
-            "kubectl taint",
+            "see that b is healthy, then delete Fence",
+            "kubectl delete f",
         ),
         (
             (FENCE_AGENTS,),
@@ -222,8 +289,9 @@ def test_a_remediation_that_cannot_be_listed_may_exist() -> None:
     found = by_hand(complete=("nodes", "pods"))
 
     assert fence_taints.is_by_hand("b", found) is None
-    words, _ = fence_taints.way_out("b", fence_taints.known(found)["b"], found)
-    assert words.startswith("see that no remediation of b is under way, then remove its taint")
+    words, command = fence_taints.way_out("b", fence_taints.known(found)["b"], found)
+    assert words.startswith("see whether a NodeHealthCheck keeps the remediation of b: selfnode")
+    assert command == ""
 
 
 def test_the_node_itself_says_it() -> None:
@@ -272,3 +340,107 @@ def test_a_guest_is_not_stopped_while_it_can_start_nowhere() -> None:
 
     assert step.id == "add-nodes:a"
     assert not any("downtime" in each.title for each in step.alternatives)
+
+
+def delayed(delay: str, since: str = "2027-03-01T10:30:00Z") -> list[Object]:
+    """Return the remediation of ``b`` that its NodeHealthCheck keeps."""
+    check = {
+        "apiVersion": "remediation.medik8s.io/v1alpha1",
+        "kind": "NodeHealthCheck",
+        "metadata": {"name": "hosts"},
+        "spec": {"healthyDelay": delay},
+    }
+    metadata = {
+        "name": "b",
+        "namespace": "ops",
+        "annotations": {"remediation.medik8s.io/healthy-delay": since},
+        "ownerReferences": [{"kind": "NodeHealthCheck", "name": "hosts"}],
+    }
+    of = "self-node-remediation.medik8s.io/v1alpha1"
+    return [
+        Object(check),
+        Object({"apiVersion": of, "kind": "SelfNodeRemediation", "metadata": metadata}),
+    ]
+
+
+def test_a_health_check_keeps_the_remediation_for_a_while() -> None:
+    found, own = seen(back(), *delayed("1h")), back()
+
+    assert not fence_taints.known(found)
+    assert fence_taints.kept(own, found) == (
+        "NodeHealthCheck hosts (healthyDelay 1h) keeps SelfNodeRemediation ops/b until 2027-03-01 "
+        "11:30 UTC, and its taints go by themselves then"
+    )
+    cordon = cordoners.of_node(Object({**own.data, "spec": {**own["spec"].map, **CORDON}}), found)
+    assert cordon is not None
+    assert (cordon.remedy, cordon.uncordon) == ("", False)
+
+
+CORDON = {"unschedulable": True}
+
+
+@pytest.mark.parametrize(
+    ("own", "objects"),
+    [
+        (back(), delayed("10m")),
+        (back(), delayed("soon")),
+        (back(), delayed("2000000h", "9998-03-01T10:30:00Z")),
+        (back(), delayed("1h")[:1]),
+        (back(ready="Unknown"), delayed("1h")),
+    ],
+    ids=["it is over", "not a duration", "the end of time", "no remediation", "it is away again"],
+)
+def test_a_delay_that_keeps_nothing(own: Object, objects: list[Object]) -> None:
+    assert fence_taints.kept(own, seen(own, *objects)) == ""
+
+
+def test_an_administrator_confirms_a_node_that_is_kept_without_an_end() -> None:
+    found = seen(back(), *delayed("-1s"))
+    left = fence_taints.left(back(), found)
+
+    assert left is not None
+    assert fence_taints.way_out("b", left, found) == (
+        "see that b is healthy, and confirm it",
+        "kubectl annotate node b remediation.medik8s.io/manually-confirmed-healthy=yes",
+    )
+
+
+HEALTH_CHECKS = "nodehealthchecks.remediation.medik8s.io"
+
+
+@pytest.mark.parametrize(
+    ("objects", "unread", "doubted"),
+    [
+        (delayed("1h")[1:], HEALTH_CHECKS, True),
+        ((), "selfnoderemediations.self-node-remediation.medik8s.io", True),
+        ((), HEALTH_CHECKS, False),
+        (delayed("1h"), HEALTH_CHECKS, False),
+    ],
+    ids=["its check", "its remediation", "nothing is left to keep", "its check is known"],
+)
+def test_what_may_keep_the_remediation_is_not_taken_off_unseen(
+    objects: list[Object], unread: str, doubted: bool
+) -> None:
+    fenced = back("2027-03-01T06:12:00Z", REMEDIATION)
+    fenced.data["spec"] |= CORDON
+    objects = [fenced, *objects]
+    found = Snapshot(list(seen(*objects)), complete=("*",), unreadable=(unread,), time=NOW)
+
+    said = f"whether a NodeHealthCheck keeps the remediation of b: {unread} cannot be read"
+    assert fence_taints.doubt(fenced, found) == (said if doubted else "")
+    cordon = cordoners.of_node(fenced, found)
+    assert cordon is not None
+    assert (cordon.remedy == f"see {said}") is doubted
+    assert cordon.ends is None
+    assert list(away_nodes.doubts(found)) == [said] * doubted
+
+
+def test_a_remediation_that_stays_is_deleted_before_its_taint_goes() -> None:
+    fenced = back("2027-03-01T06:12:00Z", REMEDIATION)
+    found = seen(fenced, *delayed("10m"))
+
+    assert fence_taints.way_out("b", fence_taints.known(found)["b"], found) == (
+        "see that b is healthy, then delete SelfNodeRemediation ops/b: its operator removes its "
+        "taint",
+        "kubectl delete selfnoderemediation b -n ops",
+    )

@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders import manifest, node
 from tests.cli.test_upgrade import kubevirt
+from tests.forecasts.drain.test_failing_probes import unready
 from virt_admit.forecasts.upgrade import rollouts
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
@@ -31,7 +32,7 @@ def obstacle(*objects, driver=Driver.PLAIN):
 
 def test_a_volume_that_cannot_be_rebuilt_holds_the_upgrade():
     found = obstacle(*HARVESTER, volume())
-    assert "pvc-1 stays degraded: no node takes the last of its 3 replicas" in found.reason
+    assert "pvc-1 stays degraded: no node takes a further one of its 3 replicas" in found.reason
     assert "kubectl edit" in found.remedy
     assert str(found.problem) == "VolumeDegraded:longhorn-system/pvc-1"
 
@@ -123,6 +124,32 @@ def upgraded(*objects, **known):
     )
 
 
+def repo(network=None, ready="False", since="2027-03-01T10:00:00Z"):
+    """The VM with the repository, whose probe fails, and the upgrade that waits for it."""
+    found = upgrade(image="True")
+    conditions = found.data["status"]["conditions"]
+    conditions[0] |= {"status": "False", "reason": "Disabled"}
+    conditions.append({"type": "RepoReady", "status": "Unknown"})
+    return found, unready("upgrade-repo-hvst", "harvester-system", network, ready, since)
+
+
+def test_a_repository_that_is_not_ready_stops_the_upgrade():
+    (stop,) = upgraded(*repo()).stops
+    assert (
+        "Upgrade hvst waits for 2 h 54 for the VM with its repository, "
+        "harvester-system/upgrade-repo-hvst (RepoReady): it runs and is not ready: its readiness "
+        "probe (port 80, /release.yaml) has not succeeded for 2 h"
+    ) in stop.reason
+    assert str(stop.problem) == "UpdateOrderStands:harvester-system/hvst"
+
+
+def test_a_log_that_is_switched_off_is_not_what_an_upgrade_waits_for():
+    result = upgraded(repo()[0])
+    assert result.stops == ()
+    assert any("its condition RepoReady has not been True for" in each for each in result.unseen)
+    assert not any("LogReady" in each for each in result.unseen)
+
+
 def test_an_image_that_cannot_be_imported_stops_the_upgrade():
     result = upgraded(upgrade(), imported(33))
     (stop,) = result.stops
@@ -137,6 +164,33 @@ def test_an_image_that_cannot_be_imported_stops_the_upgrade():
     )
     assert "kubectl describe datavolume hvst -n harvester-system" in stop.remedy
     assert result.progress.next == ()
+
+
+def test_the_image_is_too_large_for_what_an_interrupted_attempt_has_left():
+    disk = imported(33)
+    disk.metadata.map["creationTimestamp"] = "2027-03-01T09:10:00Z"
+    disk.at("status", "conditions").value[0]["message"] = (
+        "virtual image size 3000000000 is larger than the reported available storage 2000000000. A "
+        "larger PVC is required"
+    )
+    claim = manifest(
+        "v1",
+        "PersistentVolumeClaim",
+        "hvst",
+        "harvester-system",
+        spec={"volumeName": "pv", "resources": {"requests": {"storage": "4G"}}},
+        status={"phase": "Bound", "capacity": {"storage": "4G"}},
+    )
+    driver = {"csi": {"driver": "driver.longhorn.io"}}
+    volume = manifest("v1", "PersistentVolume", "pv", spec=driver)
+    (stop,) = upgraded(upgrade(), disk, claim, volume).stops
+
+    assert "whose import has failed 33 times in 2 h 50: " in stop.reason
+    assert "although claim hvst has 4000000000: the rest of it is used" in stop.reason
+    assert stop.remedy.startswith("Delete Upgrade hvst (its image and claims go with it), give")
+    assert stop.remedy.endswith(
+        ": kubectl delete upgrades.harvesterhci.io hvst -n harvester-system"
+    )
 
 
 @pytest.mark.parametrize(
@@ -340,3 +394,75 @@ def test_bundles_that_cannot_be_read():
     assert (
         upgraded(services_upgraded(EARLY), unreadable=["bundles.fleet.cattle.io"]).possible is None
     )
+
+
+LOG = {"harvesterhci.io/upgradeLog": "hvst-log"}
+
+
+def logger(ready="False", made="2027-03-01T09:06:00Z", labels=LOG):
+    said = 'Failed to pull image "fluentd:v1": rpc error: code = Unknown desc = failed to do ' + (
+        'request: Head "https://ghcr.io/v2/": dial tcp: i/o timeout'
+    )
+    waiting = {
+        "reason": "ImagePullBackOff",
+        "message": f'Back-off pulling image "fluentd:v1": {said}',
+    }
+    owner = {"kind": "StatefulSet", "name": "fluentd", "controller": True}
+    return manifest(
+        "v1",
+        "Pod",
+        "fluentd-0",
+        "harvester-system",
+        metadata={"labels": labels, "ownerReferences": [owner], "creationTimestamp": made},
+        spec={"nodeName": "b", "containers": [{"name": "fluentd"}]},
+        status={
+            "phase": "Pending",
+            "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": made}],
+            "containerStatuses": [
+                {"name": "fluentd", "image": "fluentd:v1", "state": {"waiting": waiting}}
+            ],
+        },
+    )
+
+
+def waiting_for_its_log():
+    found = upgrade()
+    found.at("status", "conditions").value[0]["status"] = "Unknown"
+    found["status"].value["upgradeLog"] = "hvst-log"
+    return found
+
+
+def test_the_pods_of_the_log_cannot_pull_their_images():
+    owner = {"kind": "Logging", "name": "infra", "controller": True}
+    made = manifest(
+        "apps/v1",
+        "StatefulSet",
+        "fluentd",
+        "harvester-system",
+        metadata={"ownerReferences": [owner]},
+    )
+    (stop,) = upgraded(waiting_for_its_log(), logger(), made).stops
+
+    assert stop.reason == (
+        "Upgrade harvester-system/hvst waits for its log (UpgradeLog hvst-log): pod fluentd-0 is "
+        'not ready for 2 h 54: ImagePullBackOff: Back-off pulling image "fluentd:v1": failed to do '
+        'request: Head "https://ghcr.io/v2/": dial tcp: i/o timeout'
+    )
+    assert stop.remedy == (
+        "In Logging infra, name images that the nodes have or can pull, or load these onto each "
+        "node: kubectl get pods -n harvester-system -l harvesterhci.io/upgradeLog=hvst-log -o wide"
+    )
+
+
+@pytest.mark.parametrize(
+    ("order", "pod"),
+    [
+        (waiting_for_its_log(), logger(ready="True")),
+        (waiting_for_its_log(), logger(made="2027-03-01T11:55:00Z")),
+        (waiting_for_its_log(), logger(labels={})),
+        (upgrade(), logger()),
+    ],
+    ids=["ready", "new", "another pod", "past its log"],
+)
+def test_a_log_that_does_not_hold_the_upgrade(order, pod):
+    assert upgraded(order, pod).stops == ()

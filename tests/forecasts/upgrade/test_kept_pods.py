@@ -5,7 +5,7 @@ and says so in the condition of its Machine.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -16,8 +16,10 @@ from tests.healthy.parts import ago, budget, obj, pod, snapshot
 from tests.incidents_platform.case import NODES, cluster, only, unready
 from tests.incidents_platform.cluster_api import completed_pod_for_which_it_waits, machine, rolling
 from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.upgrade import drain_waits
 from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.remediation import machine_drain
@@ -311,3 +313,41 @@ def test_pods_that_are_named_to_go_later_do_not_stay_now() -> None:
         "waiting for e/f"
     )
     assert machine_drain.reported_pods(words) == ["a/b", "c/d-1"]
+
+
+DETACH: Final = {"nodeVolumeDetachTimeoutSeconds": 600}
+
+
+@pytest.mark.parametrize(
+    ("spec", "volumes", "found", "says"),
+    [
+        ({"nodeDrainTimeoutSeconds": 3600, **DETACH}, ["n1"], (40, 600), "10 min later are lost"),
+        ({"nodeDrainTimeoutSeconds": 3600, **DETACH}, ["n2"], (40, 600), "run then are lost"),
+        ({"nodeDrainTimeoutSeconds": 3600}, ["n1"], None, ""),
+        ({"nodeDrainTimeoutSeconds": 3600}, [], (40, 0), "run then are lost with the node"),
+        (DETACH, [], None, ""),
+    ],
+    ids=["both", "no volume here", "volumes wait", "no volume", "drain waits"],
+)
+def test_both_time_outs_of_a_machine_end_a_drain(
+    spec: Raw, volumes: list[str], found: tuple[int, int] | None, says: str
+) -> None:
+    own = machine("machine-n1", "n1")
+    own["metadata"]["deletionTimestamp"] = ago(minutes=20)
+    own["spec"]["deletion"] = spec
+    attached = [
+        obj(
+            "VolumeAttachment",
+            "storage.k8s.io/v1",
+            f"csi-{node}",
+            spec={"nodeName": node, "source": {"persistentVolumeName": "pvc-1"}},
+            status={"attached": True},
+        )
+        for node in volumes
+    ]
+    cluster = Snapshot(map(Object, [own, *attached]), ["*"], time=ago())
+    ends = {"n1": (clock.instant(ago(minutes=-found[0])), found[1])} if found is not None else {}
+    assert drain_waits.deadlines(cluster) == ends
+    told = "".join(drain_waits.time_outs(["n1"], cluster))
+    assert says in told
+    assert bool(told) is bool(ends)

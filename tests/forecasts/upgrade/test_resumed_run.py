@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,8 @@ from tests.cli.test_upgrade_progress import (
 from tests.for_each import for_each
 from tests.forecasts.drain import vm_motion
 from tests.forecasts.upgrade import test_simulation
+from virt_admit.forecasts.upgrade import vm_interruptions
+from virt_admit.forecasts.upgrade.outcomes import Outcome
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.forecasts.upgrade.simulation import UnderWay, World, simulate
@@ -266,3 +269,72 @@ def test_a_node_whose_update_failed_takes_no_vms() -> None:
 
     assert result.possible is False
     assert {stop.node for stop in result.stops} == {"a", "b"}
+
+
+@pytest.mark.parametrize(("deadline", "end"), [(100, 100), (900, 540)], ids=["soon", "late"])
+def test_a_node_that_is_drained_goes_at_the_deadline_of_its_machine(
+    deadline: int, end: int
+) -> None:
+    """A VM that has not begun to move then starts elsewhere. An earlier end counts."""
+    moving = test_simulation.vm("v0", "a", under_way=UnderWay(500, "b"))
+    waiting = test_simulation.vm("v1", "a")
+    begun = resumed(test_simulation.world([moving, waiting], outbound=1), {"a": None})
+    outcome = simulate(replace(begun, deadlines={"a": (deadline, 0)}))
+
+    assert outcome.ended["a"] == end + begun.reboot
+    assert outcome.lost.keys() == ({"shop/v1"} if deadline == 100 else set())
+    assert outcome.moves["shop/v1"] >= 1
+    assert not outcome.stops
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"blocked": "budget db"}, "budget db"),
+        ({"gib": 30}, "no other node can take it (memory: 28Gi missing on a, "),
+        ({"gib": 30, "under_way": UnderWay(70)}, "no other node can take it (memory: 28Gi"),
+        ({"gib": 30, "under_way": UnderWay(7000, holds_place=False)}, "no other node can take it"),
+    ],
+    ids=["blocked", "no room", "waits for its target pod", "waits for its next attempt"],
+)
+@pytest.mark.parametrize(("attached", "end"), [(False, 100), (True, 160)])
+def test_what_stays_on_a_node_until_its_time_outs_is_lost_and_stops_nothing(
+    fields: dict[str, Any], why: str, attached: bool, end: int
+) -> None:
+    stays = test_simulation.vm("v0", "a", **fields, attached=attached)
+    full = [test_simulation.vm(f"full-{name}", name, 30, blocked="x") for name in "bc"]
+    begun = resumed(test_simulation.world([stays, *full]), {"a": None})
+    (pool,) = begun.pools
+    alone = replace(begun, pools=(replace(pool, nodes=()),))
+    outcome = simulate(replace(alone, deadlines={"a": (100, 60)}))
+
+    assert outcome.ended["a"] == end
+    assert not outcome.stops
+    assert outcome.lost["shop/v0"][0] == "a"
+    assert outcome.lost["shop/v0"][1].startswith(why)
+    assert not outcome.off  # it starts on the node that is back
+    assert simulate(alone).stops.keys() == {"a"}  # without time-outs
+
+
+def test_other_pods_keep_a_node_until_its_time_outs() -> None:
+    begun = resumed(test_simulation.world([test_simulation.vm("v0", "a")]), {"a": None})
+    begun = replace(begun, stuck={"a": "PodDisruptionBudget db allows none"})
+
+    assert simulate(begun).stops.keys() == {"a"}
+    outcome = simulate(replace(begun, deadlines={"a": (100, 0)}))
+    assert (outcome.ended["a"], outcome.stops, outcome.lost) == (100, {}, {})
+
+
+def test_the_vms_that_are_lost_at_the_time_out_of_a_drain_are_named() -> None:
+    runs = [
+        Outcome(lost={"shop/a": ("n1", "no room")}, off=frozenset({"shop/a"})),
+        Outcome(lost=dict.fromkeys(("shop/a", "shop/b"), ("n1", "no room"))),
+    ]
+    assert list(vm_interruptions.lost(runs)) == [
+        "Lost with n1 then: shop/a: no room. Make room elsewhere, or shut the guest down before",
+        "Perhaps lost with n1 then: shop/b: no room. Make room elsewhere, or shut the guest down "
+        "before",
+    ]
+    (off,) = vm_interruptions.lost(runs[:1])
+    assert off.startswith("Lost with n1 then, without room to start again: shop/a: no room.")
+    assert not list(vm_interruptions.lost([Outcome()]))

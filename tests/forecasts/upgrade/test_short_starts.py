@@ -174,7 +174,7 @@ def test_a_remediation_template_acts_on_them() -> None:
 def test_no_new_machine_is_left_to_be_made() -> None:
     items = [each for each in fleet(24, 14, 11) if each["metadata"]["name"] != "machine-n1"]
     only(items, "MachineDeployment", "workers")["status"] = {"replicas": 4, "updatedReplicas": 3}
-    ends = {"type": "DrainingSucceeded", "status": "True"}
+    ends = {"type": "DrainingSucceeded", "status": "True", "lastTransitionTime": ago(minutes=5)}
     assert rehearsed([*items, machine("machine-n1", "n1", conditions=[ends])]).possible is True
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.upstream.migration_cases import node
 from virt_admit.forecasts.placement.candidates import scheduler
-from virt_admit.forecasts.upgrade import simulation
+from virt_admit.forecasts.upgrade import savings, simulation
 from virt_admit.forecasts.upgrade.outcomes import Outcome
 from virt_admit.forecasts.upgrade.rollouts import Obstacle, Pool
 from virt_admit.forecasts.upgrade.simulation import UNSCHEDULABLE, Vm, World, simulate
@@ -211,3 +211,25 @@ def test_forty_seconds_each_for_ten_thousand_moves_take_111_hours() -> None:
     outcome = simulate(world([vm(f"v{number}", "a") for number in range(per_node)], outbound=1))
 
     assert outcome.ended["a"] * (10_000 // per_node) == 10_000 * 40  # 111 hours
+
+
+def test_the_nodes_of_the_control_plane_are_updated_one_by_one_before_the_others() -> None:
+    given = world([], "abcd", at_once=2)
+    pools = (replace(given.pools[0], alone=frozenset("ab")),)
+
+    outcome = simulate(replace(given, pools=pools, reboot=50))
+
+    assert outcome.started == {"a": 0, "b": 50, "c": 100, "d": 100}
+
+
+@pytest.mark.parametrize(("gib", "hints"), [(10, ["maxUnavailable"]), (20, [])])
+def test_another_node_at_once_is_a_hint_only_if_its_vms_find_room(
+    gib: int, hints: list[str]
+) -> None:
+    """The VMs of two nodes find room on the other two, or that of the second one waits."""
+    vms = [vm(name, name, gib) for name in "abc"]
+    given = replace(world(vms, "abcd"), reboot=600)
+
+    found = [each.setting for each in savings.faster(given, simulate(given))]
+
+    assert found == hints

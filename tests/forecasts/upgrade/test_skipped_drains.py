@@ -7,6 +7,7 @@ from tests.forecasts.drain.test_control_path import ROOM, guest, machine
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.reports.upgrade.text import text
 
 TOPOLOGY = "machineconfiguration.openshift.io/controlPlaneTopology"
 ROLE = "node-role.kubernetes.io/master"
@@ -64,11 +65,24 @@ def test_what_holds_a_drain_does_not_hold_a_reboot_without_a_drain(held):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "outcome"), [("Always", VmOutcome.AWAITS_NODE), ("Manual", VmOutcome.STOPS)]
+    ("strategy", "outcome", "words"),
+    [
+        ("Always", VmOutcome.AWAITS_NODE, "  down until their node is back: shop/db"),
+        (
+            "RerunOnFailure",
+            VmOutcome.AWAITS_NODE,
+            "  down until their node is back, or off if the guest shuts down cleanly before: "
+            "shop/db",
+        ),
+        ("Manual", VmOutcome.STOPS, "  shut down, and stay off: shop/db"),
+    ],
 )
-def test_the_reboot_shuts_the_guests_down(strategy, outcome):
-    (vm,) = rehearse("SingleReplica", guest("db"), machine("db", strategy)).vms
+def test_the_reboot_ends_the_guests(strategy, outcome, words):
+    found = rehearse("SingleReplica", guest("db"), machine("db", strategy))
+    (vm,) = found.vms
     assert (vm.outcome, vm.shutdowns) == (outcome, 1)
+    assert words in text(found).splitlines()
+    assert "1 VM: all shut down on their nodes" in text(found).splitlines()
 
 
 def harvester(label, *objects):

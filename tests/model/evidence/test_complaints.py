@@ -41,16 +41,33 @@ def test_a_condition_that_is_wrong_is_said(given, words):
     assert said(disk(status={"conditions": [given]})) == [words]
 
 
+def data_volume(*conditions):
+    status = {"conditions": list(conditions)}
+    return manifest("cdi.kubevirt.io/v1beta1", "DataVolume", "d-1", "shop", status=status)
+
+
+PENDING = condition("Bound", "False", "Pending", "PVC d-1 Pending")
+
+
+def test_of_a_data_volume_the_error_of_its_pod_is_said():
+    error = condition("Running", "False", "Error", "no space left")
+    lost = condition("Bound", "False", "ClaimLost", "Claim Lost")
+    assert said(data_volume(PENDING, error)) == ["Running is False (Error): no space left"]
+    assert said(data_volume(lost, error))[0] == "Running is False (Error): no space left"
+    assert said(data_volume(PENDING, condition("Running", "False", "Pending", "it starts"))) == []
+
+
 @pytest.mark.parametrize(
     "given",
     [
         condition("Ready", "True", "Fine", "all is well"),
-        condition("Ready", "Unknown", "New", "not known yet"),
+        condition("Ready", "Unknown", "New"),
         condition("Degraded", "False", "Fine", "all is well"),
         condition("CatalogSourcesUnhealthy", "False", "Fine", "all are healthy"),
         condition("Progressing", "True", "Works", "rolls out"),
         condition("Ready", "False", "NotYet"),
         condition("Ready", "False", "InUse", "a pod uses it"),
+        condition("Ready", "False", "Not ready"),
         {"type": 3, "status": None},
         "junk",
     ],
@@ -79,6 +96,84 @@ def test_other_conditions_are_not(given):
 )
 def test_states_and_errors(fields, words):
     assert said(disk(**fields)) == words
+
+
+REFUSED = {"phase": "Create", "reasons": ["the webhook denied it"]}
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (
+            {
+                "parts": [
+                    {"name": "a"},
+                    {"name": "b", "error": REFUSED, "steps": [{"error": REFUSED}]},
+                ]
+            },
+            "b: Create: the webhook denied it",
+        ),
+        ({"parts": {"x": {"syncError": "no space"}}}, "no space"),
+        ({"errors": ["one", "two"], "parts": [{"error": "three"}]}, "one: two (and 1 other error)"),
+        ({"parts": [{"error": ""}, {"errors": 3}], "history": [{"error": "old"}]}, ""),
+        ({"parts": [{"lastError": "old", "onError": "skip", "ignoreErrors": "all"}]}, ""),
+        ({"lastRun": {"error": "old"}}, ""),
+        ({"part": {"last_error": "old", "onfailure": "skip", "LastError": "old"}}, ""),
+        ({"ontapBackends": [{"onlineCheckError": "no login"}]}, "no login"),
+        ({"parts": [{"errors": ["1", "2", "3", "4"]}]}, "1: 2: 3"),
+        (
+            {"parts": [{"error": 'Get "https://me:p@ss@host/a?token=x": refused'}]},
+            'Get "https://host/a": refused',
+        ),
+        (
+            {"parts": [{"error": "at http://h/a?b=c: refused, why?"}]},
+            "at http://h/a: refused, why?",
+        ),
+    ],
+    ids=[
+        "list",
+        "map",
+        "several",
+        "none",
+        "not-now",
+        "former",
+        "spelled",
+        "whole-words",
+        "many",
+        "secrets",
+        "query",
+    ],
+)
+def test_an_object_that_failed_says_the_error_of_its_part(status, words):
+    failed = condition("Failed", "True", "", "It has FAILED.")
+    why = f": {words}" if words else "."
+    assert said(disk(status={"conditions": [failed], **status}))[0] == (
+        f"Failed is True: It has FAILED{why}"
+    )
+    begin = f": {words}" if words else ""
+    if "errors" not in status:
+        assert said(disk(status={"phase": "Failed", **status})) == [f"phase Failed{begin}"]
+    assert said(disk(status={"phase": "Running", "parts": status.get("parts")})) == []
+
+
+def test_long_errors_of_parts_are_cut():
+    begin, end = "the pool is full " * 40, "after all"
+    status = {"phase": "Failed", "parts": [{"errors": [f"{begin}{end}"] * 9}]}
+    (words,) = said(disk(status=status))
+    assert len(words) < 650
+    assert words.endswith(end)
+
+
+LOG = condition("LogReady", "False", "Disabled", "Upgrade observability is administratively off")
+
+
+def test_only_a_log_of_harvester_that_is_switched_off_is_usual():
+    upgrade = manifest(
+        "harvesterhci.io/v1beta1", "Upgrade", "u-1", "shop", status={"conditions": [LOG]}
+    )
+    assert said(upgrade) == []
+    assert said(disk(status={"conditions": [LOG]}))
+    assert said(disk(status={"conditions": [condition("Ready", "False", "Disabled", "by policy")]}))
 
 
 def deleted(at):
@@ -277,3 +372,13 @@ def test_a_restart_of_long_ago_is_not_said(finished, said_):
     status = {"name": "c", "state": {"running": {}}, "lastState": ended, "restartCount": 1}
     expected = ["container c: Error (exit code 255), 1 restart"] if said_ else []
     assert said(pod(containerStatuses=[status])) == expected
+
+
+def test_a_deployment_says_how_many_pods_are_ready():
+    few = condition(
+        "Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum"
+    )
+    status = {"readyReplicas": 1, "conditions": [few]}
+    own = manifest("apps/v1", "Deployment", "web", "shop", spec={"replicas": 2}, status=status)
+
+    assert said(own) == ["Available is False: 1 of 2 pods are ready"]

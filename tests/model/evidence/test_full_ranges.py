@@ -96,6 +96,77 @@ def test_an_address_of_ipv6():
     assert "only 2 pods there have one of these 254" in full.what
 
 
+CILIUM = "unable to allocate IP via local cilium agent: [POST /ipam][502] postIpamFailure {}"
+
+
+def cilium(*, admits="110", own=("10.9.2.1", "10.9.2.14")):
+    """Return a node of which Cilium gives pods addresses, and itself two."""
+    router, health = own
+    spec = {
+        "addresses": [{"ip": "192.0.2.7"}, {"ip": router}],
+        "health": {"ipv4": health},
+        "ipam": {"podCIDRs": ["10.9.2.0/28"]},
+    }
+    full = node()
+    full.data["status"] = {"allocatable": {"pods": admits}}
+    return full, manifest("cilium.io/v2", "CiliumNode", "n2", spec=spec)
+
+
+@pytest.mark.parametrize("said", ["range is full", "all pod CIDR ranges are exhausted"])
+def test_the_range_that_cilium_has_of_a_node_is_full(said):
+    full = found(*cilium(), *pods(13)[1:], said=CILIUM.format(said))
+    assert full.what == (
+        "n2 has no free pod address: its range 10.9.2.0/28 has 14, of which 12 are of its pods and "
+        "2 of Cilium, and its kubelet admits 110 pods"
+    )
+    assert full.of_node
+    assert full.remedy.startswith("have fewer pods on n2, scaled down or moved to a node with free")
+    assert command_of(full.remedy) == LISTED
+
+
+def used_up(*objects):
+    return full_ranges.used_up("n2", Snapshot(list(objects), ["*"]))
+
+
+def test_each_address_of_a_node_is_used():
+    of_cilium = used_up(*cilium(), *pods(13)[1:])
+    assert "10.9.2.0/28 has 14" in of_cilium.what
+    flannel, _ = cilium()
+    flannel.data["spec"] = {"podCIDR": "10.9.2.0/28"}
+    assert "of which 13 are of its pods, and" in used_up(flannel, *pods(14)[1:]).what
+
+
+def ended(number):
+    own = pods(number)
+    own[-1].data["status"]["phase"] = "Succeeded"
+    return own[1:]
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (*cilium(), *pods(12)[1:]),
+        (*cilium(), *ended(13)),
+        (*cilium(admits="12"), *pods(13)[1:]),  # kube-scheduler chooses it no more
+        (*cilium(), *pods(13, "192.0.2.")[1:]),
+        (cilium()[0], *pods(13)[1:]),
+    ],
+    ids=["one free", "one given back", "as many pods as addresses", "other pods", "no range known"],
+)
+def test_an_address_may_be_free(objects):
+    assert used_up(*objects) is None
+
+
+def test_cilium_gives_no_address_although_few_pods_have_one():
+    full = found(*cilium(), *pods(3)[1:], said=CILIUM.format("range is full"))
+    assert full.what == (
+        "Cilium has no address left on n2, although its pods have only 2 of the 12 of its range "
+        "10.9.2.0/28"
+    )
+    assert "cilium-dbg status --verbose" in full.remedy
+    assert found(said=CILIUM.format("range is full")).what == "Cilium has no address left on n2"
+
+
 @pytest.mark.parametrize(
     ("said", "what"),
     [
@@ -139,3 +210,11 @@ def test_the_sandbox_of_a_pod(said, way):
     assert remedy.startswith(way)
     assert command_of(remedy) == LISTED
     assert sandbox_errors.remedy(said, "n2") == ""
+
+
+@pytest.mark.parametrize("cidr", ["10.9.9.9/32", "10.9.9.8/31", "fd00::1/128", "0.0.0.0/0"])
+def test_a_range_without_addresses_for_pods_is_none(cidr):
+    node = manifest(
+        "v1", "Node", "n2", spec={"podCIDR": cidr}, status={"allocatable": {"pods": "9"}}
+    )
+    assert used_up(node) is None

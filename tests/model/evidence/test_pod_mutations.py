@@ -55,4 +55,4 @@ def test_the_log_is_seen_before_a_policy_is_changed() -> None:
     found = broken_pods.changed(broken, there)
     assert "exit code 3, and policy hub-cache of Kyverno changed this pod" in found.why
     assert "if that comes from the change, exclude namespace ns" in found.remedy
-    assert found.remedy.endswith(": kubectl logs a -n ns --previous")
+    assert ": kubectl logs a -n ns --previous; if that comes from the change" in found.remedy

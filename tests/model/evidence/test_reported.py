@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tests.builders import manifest
+import pytest
+
+from tests.builders import manifest, warning
 from virt_admit.kube.cache import ClusterCache, KindStore
 from virt_admit.model.evidence import reported
 from virt_admit.model.kubernetes import kinds
@@ -162,6 +164,34 @@ def test_objects_of_a_kind_that_report_the_same_are_counted():
     assert str(found).startswith("Chart shop/a and 4 more report: ")
 
 
+def test_a_second_object_is_named():
+    (found,) = reported.of_cluster(Snapshot(map(chart, "ab"), ["*"], time=NOW), ())
+    assert str(found).startswith("Chart shop/a and shop/b report: ")
+
+
+MAINTENANCE = manifest(
+    "nodemaintenance.medik8s.io/v1beta1", "NodeMaintenance", "dimm", spec={"nodeName": "n1"}
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "others", "words"),
+    [
+        ({"unschedulable": True}, [MAINTENANCE], "; it runs on n1 alone, which is in "
+         "NodeMaintenance dimm"),
+        ({"unschedulable": True}, [], "; it runs on n1 alone, which is cordoned"),
+        ({}, [], ""),
+    ],
+    ids=["maintenance", "cordoned", "open"],
+)  # fmt: skip
+def test_the_only_node_of_a_workload(spec, others, words):
+    mon = chart("mon", kind="Deployment")
+    mon.data["spec"] = {"template": {"spec": {"nodeSelector": {"kubernetes.io/hostname": "n1"}}}}
+    assert of_cluster(mon, manifest("v1", "Node", "n1", spec=spec), *others) == [
+        f"Deployment shop/mon reports: Ready is False: {WHY}{words} (at {OLD})"
+    ]
+
+
 def test_an_owner_that_repeats_its_object_is_left_out():
     assert of_cluster(chart("a"), chart("owner", kind="ChartSet")) == [
         f"Chart shop/a reports: Ready is False: {WHY} (at {OLD})"
@@ -204,16 +234,10 @@ def test_the_second_complaint_is_said_if_the_first_one_is_told():
     ]
 
 
-def test_a_node_of_a_storage_operator_is_reported():
-    node = manifest(
-        "longhorn.io/v1beta2",
-        "Node",
-        "n2",
-        "longhorn-system",
-        status=condition(OLD, "manager pod is down"),
-    )
-    assert of_cluster(node)
-    assert not of_cluster(manifest("v1", "Node", "n2", status=condition(OLD, "kubelet stopped")))
+def test_a_node_is_reported():
+    status = condition(OLD, "kubelet stopped")
+    assert of_cluster(manifest("longhorn.io/v1beta2", "Node", "n2", "longhorn", status=status))
+    assert of_cluster(manifest("v1", "Node", "n2", status=status))
 
 
 def test_a_repetition_may_end_a_sentence() -> None:
@@ -228,11 +252,8 @@ def test_a_workload_whose_pods_pod_security_forbids():
         "host namespaces (hostNetwork=true)"
     )
     daemon = manifest("apps/v1", "DaemonSet", "agent", "tools")
-    about = {"kind": "DaemonSet", "name": "agent", "namespace": "tools"}
-    event = manifest("v1", "Event", "e", "tools")
-    event.data |= {"involvedObject": about, "type": "Warning", "reason": "FailedCreate"}
-    event.data |= {"count": 20, "firstTimestamp": "2026-11-26T11:00:00Z", "lastTimestamp": NOW}
-    event.data["message"] = f"(combined from similar events): {message}"
+    said, first = f"(combined from similar events): {message}", "2026-11-26T11:00:00Z"
+    event = warning(daemon, "FailedCreate", said, NOW, count=20, firstTimestamp=first)
     (found,) = reported.of_cluster(Snapshot([daemon, event], ["*"], time=NOW), ())
 
     assert message in found.text
@@ -240,3 +261,27 @@ def test_a_workload_whose_pods_pod_security_forbids():
     words = f"; let namespace tools enforce Pod Security privileged: {allow} --overwrite"
     assert found.text.endswith(words)
     assert "combined" not in found.text
+
+
+def deployment(name, ready="False"):
+    """Return a Deployment with a pod that is not ready, or is."""
+    few = {"type": "Available", "status": ready, "reason": "MinimumReplicasUnavailable"}
+    few |= {"message": "no minimum availability", "lastTransitionTime": "2026-11-26T10:00:00Z"}
+    own = manifest("apps/v1", "Deployment", name, "shop", status={"conditions": [few]})
+    made = manifest("apps/v1", "ReplicaSet", f"{name}-r", "shop")
+    pod = manifest("v1", "Pod", f"{name}-r-1", "shop", spec={"nodeSelector": {"disk": "fast"}})
+    pod.data["status"] = {"conditions": [{"type": "Ready", "status": ready}]}
+    for obj, kind, owner in ((made, "Deployment", name), (pod, "ReplicaSet", f"{name}-r")):
+        obj.data["metadata"]["ownerReferences"] = [
+            {"kind": kind, "name": owner, "controller": True}
+        ]
+    return own, made, pod
+
+
+def test_a_deployment_names_a_pod_and_many_of_them_one():
+    items = [*deployment("web"), *deployment("api"), *deployment("ok", "True")]
+    (found,) = reported.of_cluster(Snapshot(items, ["*"], time=NOW), ())
+    assert (found.name, found.also) == ("api", ("shop/web",))
+    assert found.text == (
+        "0 of 1 ready, pod api-r-1 demands label disk=fast (nodeSelector), which no node has"
+    )

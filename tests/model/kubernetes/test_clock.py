@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import manifest
-from virt_admit.model.kubernetes.clock import duration, instant, now
-from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.clock import (
+    bounded,
+    duration,
+    has_lasted,
+    instant,
+    is_overdue,
+    now,
+)
+from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 
 
 @pytest.mark.parametrize(
@@ -58,6 +65,29 @@ def test_now(nodes, expected):
 
 
 @pytest.mark.parametrize(
+    ("since", "certain", "overdue"),
+    [
+        ("2026-11-01T09:50:00Z", True, True),
+        ("2026-11-01T09:50:01Z", False, False),
+        (None, False, True),
+        ("soon", False, False),
+    ],
+)
+def test_a_patience_is_over(since, certain, overdue):
+    cluster = Snapshot([node("a", "2026-11-01T10:00:00Z")], complete=["*"])
+    patience = timedelta(minutes=10)
+    assert has_lasted(since, patience, cluster) is certain
+    assert is_overdue(since, patience, cluster) is overdue
+
+
+def test_unread_nodes_may_tell_that_a_patience_is_over():
+    since, patience = "2026-11-01T09:50:00Z", timedelta(minutes=10)
+    assert not has_lasted(since, patience, Snapshot())
+    with pytest.raises(Unseen, match="node"):
+        is_overdue(since, patience, Snapshot())
+
+
+@pytest.mark.parametrize(
     ("hours", "words"),
     [
         (71, "71 h"),
@@ -70,3 +100,9 @@ def test_now(nodes, expected):
 )
 def test_a_long_time_is_told_in_days(hours, words):
     assert duration(timedelta(hours=hours)) == words
+
+
+@pytest.mark.parametrize(("seconds", "least"), [(-3, 0), (30, 30), (10**12, 30 * 365 * 24 * 3600)])
+def test_seconds_of_a_field_move_a_time(seconds, least):
+    assert bounded(seconds) >= least
+    assert datetime(2026, 11, 1, tzinfo=UTC) + timedelta(seconds=bounded(seconds))

@@ -26,6 +26,7 @@ from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, Stop, reh
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import command_of
 from virt_admit.reports.drain.text import text as drain_text
 from virt_admit.reports.upgrade.text import text
 
@@ -186,7 +187,10 @@ def test_what_the_next_update_would_meet() -> None:
     assert [each.reason for each in found.refused.by] == [
         "ClusterVersion version is not Upgradeable: two operators refuse"
     ]
-    assert "gets past ClusterOperator etcd, which is not available, dns, which is degraded" in said
+    assert (
+        "waits for ClusterOperator etcd, which is not available, dns, which is degraded, and"
+        in said
+    )
 
 
 def test_an_update_that_is_at_its_operators() -> None:
@@ -419,10 +423,13 @@ def test_a_signature_that_no_key_verifies() -> None:
     asked = version("4.18.20", "4.19.9", refused)
     asked["spec"]["desiredUpdate"]["image"] = f"x@{digest}"
     (stop,) = rehearsed(asked).stops
-    assert stop.reason.endswith(f"is not accepted (RetrievePayload): {cause}")
-    assert "the new key if public-key is older than the signature" in stop.remedy
-    assert (
-        f"(oc adm upgrade --force --allow-explicit-upgrade --to-image x@{digest}): kubectl describe"
-        in stop.remedy
-    )
+    assert stop.reason.endswith(f"is not accepted (RetrievePayload) for 19 h: {cause}")
+    assert "its signature by public-key, as a ConfigMap in openshift-config-managed" in stop.remedy
+    forced = f"(oc adm upgrade --force --allow-explicit-upgrade --to-image x@{digest})"
+    stays = "to stay at 4.18.20, cancel it: none of it is loaded (oc adm upgrade --clear)"
+    assert stop.remedy.endswith(f"{forced}; {stays}")
+    assert command_of(stop.remedy).startswith("kubectl get configmaps -n openshift-config-managed")
+    asked["status"]["history"][0]["state"] = "Partial"  # another update is under way
+    (stop,) = rehearsed(asked).stops
+    assert stop.remedy.endswith(forced)
     assert not risky(stop.remedy)

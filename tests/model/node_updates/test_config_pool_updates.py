@@ -14,8 +14,17 @@ from virt_admit.model.node_updates import config_pool_updates
             'Node a is reporting: expected image "q:1", have "q:2"',
         ),
         (
+            'Node a is reporting: "failed: sh: no\\n: exit status 1"',
+            "Node a is reporting: failed: sh: no: exit status 1",
+        ),
+        (
             'Node a is reporting: "one", Node b is reporting: "two"',
             'Node a is reporting: "one", Node b is reporting: "two"',
+        ),
+        (
+            'Node a is reporting: "Node a upgrade failure. it fails", Node a is reporting: '
+            '"it fails"',
+            "Node a is reporting: it fails",
         ),
         ("Node a has no annotation", "Node a has no annotation"),
     ],

@@ -220,3 +220,12 @@ def test_who_cordoned_a_node_is_known(case):
 @pytest.mark.parametrize("case", NOTHING)
 def test_nothing_is_accused_without_a_mark(case):
     assert cordon(NOTHING[case]) is None
+
+
+def test_a_maintenance_is_named_with_the_reason_of_its_administrator():
+    spec = {**MAINTENANCE["spec"], "reason": "CHG1: new\n  memory"}
+    found = cordon([node(), {**MAINTENANCE, "spec": spec}])
+    assert found is not None
+    assert found.words.startswith(
+        "This node is cordoned by NodeMaintenance disks (its reason: CHG1: new memory)."
+    )

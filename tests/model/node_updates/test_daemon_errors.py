@@ -53,12 +53,21 @@ ERRORS = {
         "Create MachineConfig rendered-master-b9b again from a backup",
         "kubectl get machineconfigs",
     ),
+    "failed to update OS to quay.io/a/b@sha256:1 : error: No enabled repositories": (
+        "See which packages are layered on n1: remove those that no MachineConfig asks for",
+        "oc debug node/n1 -- chroot /host rpm-ostree status",
+    ),
     "failed to create directory /home/core/test: not a directory": (
         "Repair what the machine-config-daemon of n1 reports",
         "oc debug node/n1 -- chroot /host journalctl",
     ),
     "": ("Repair what its updater reports", "kubectl describe node n1"),
 }
+
+
+def of_pool(nodes: list[Object], wanted: str = "", **spec: object) -> str:
+    pool = {"metadata": {"name": "worker"}, "spec": {"configuration": {"name": wanted}, **spec}}
+    return daemon_errors.of_pool(Object(pool), nodes)
 
 
 @pytest.mark.parametrize("reason", ERRORS)
@@ -92,10 +101,10 @@ def test_the_first_node_that_says_why() -> None:
     nodes = [
         Object({"metadata": {"name": name, "annotations": notes}}) for name, notes in states.items()
     ]
-    found = daemon_errors.of_pool(nodes)
+    found = of_pool(nodes)
     assert "machine-config-daemon of --all; x reports" in found
     assert "node/--all; x" in shlex.split(found.rpartition(": ")[2])
-    assert daemon_errors.of_pool(nodes[:2]) == ""
+    assert of_pool(nodes[:2]) == ""
 
 
 KEY = "machineconfiguration.openshift.io"
@@ -170,3 +179,78 @@ def test_digests_are_short() -> None:
         config_pool_updates.failure(node)
         == 'expected target osImageURL "quay.io/a@sha256:0123456789ab…", have "x"'
     )
+
+
+def test_a_rendered_configuration_that_does_not_exist() -> None:
+    """The file on the node has it, and the pool has another one that exists."""
+    reason = 'machineconfig.machineconfiguration.openshift.io "rendered-a" not found'
+    notes = {f"{KEY}/state": "Degraded", f"{KEY}/reason": reason}
+    notes |= {f"{KEY}/currentConfig": "rendered-a", f"{KEY}/desiredConfig": "rendered-a"}
+    nodes = [Object({"metadata": {"name": "n1", "annotations": notes}})]
+    found = of_pool(nodes, "rendered-b")
+    assert "again from /etc/machine-config-daemon/currentconfig of n1" in found
+    assert f"one node after the other, set its annotations {KEY}/currentConfig" in found
+    assert "to rendered-b, the configuration of its pool, and touch" in found
+    assert "one node after the other" not in of_pool(nodes, "rendered-a")
+
+
+# --- a configuration that the pool has replaced ---------------------------------------------------
+
+
+def stopped(current, desired, *, state="Degraded", reason="mkdir /x: failed", cordoned=True, **own):
+    keys = {config_pool_updates.CURRENT: current, config_pool_updates.DESIRED: desired}
+    group = "machineconfiguration.openshift.io"
+    notes = {**keys, f"{group}/state": state, f"{group}/reason": reason}
+    notes |= {f"{group}/{key}": value for key, value in own.items()}
+    metadata = {"name": "n1", "annotations": notes}
+    spec = {"unschedulable": cordoned}
+    return Object({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
+
+
+def test_the_desired_configuration_is_the_one_that_the_pool_has_now():
+    found = of_pool([stopped("r-1", "r-2")], "r-1")
+    assert found.startswith(
+        "Node n1 still wants r-2, which its pool has replaced by r-1 (its present one), and the "
+        "operator does not change that of a cordoned node. Set its annotation desiredConfig to "
+        "r-1: kubectl annotate node n1 --overwrite "
+        "machineconfiguration.openshift.io/desiredConfig=r-1; "
+    )
+    assert "which reboots the node" in found
+    third = of_pool([stopped("r-1", "r-2")], "r-3")
+    assert "desiredConfig to r-3, which updates it to that one: " in third
+
+
+def test_a_paused_pool_gives_its_nodes_no_other_configuration():
+    found = of_pool([stopped("r-1", "r-2")], "r-3", paused=True)
+    assert found.startswith("Repair what the machine-config-daemon of n1 reports")
+    back = of_pool([stopped("r-1", "r-2")], "r-1", paused=True)
+    assert "desiredConfig to r-1: " in back
+
+
+def test_another_configuration_needs_the_same_drain():
+    node = stopped("r-1", "r-2", reason="failed to drain node: n1 after 1 hour. Please see logs")
+    found = of_pool([node], "r-3")
+    assert found == "End what keeps n1 from being drained: virt-admit drain n1"
+    assert "desiredConfig to r-1: " in of_pool([node], "r-1")
+
+
+@pytest.mark.parametrize(
+    ("node", "wanted"),
+    [
+        (stopped("r-1", "r-2"), "r-2"),
+        (stopped("r-1", "r-1"), "r-2"),
+        (stopped("r-1", "r-2"), ""),
+        (stopped("r-1", "r-2", state="Working"), "r-3"),
+        (stopped("r-1", "r-2", cordoned=False), "r-3"),
+        (stopped("r-1", "r-2", desiredImage="quay.io/a@sha256:1"), "r-3"),
+    ],
+    ids=["the target", "the present one", "unknown", "on its way", "not cordoned", "an image"],
+)
+def test_the_configuration_of_the_pool_is_wanted_already(node, wanted):
+    assert not config_pool_updates.withdrawn(node, wanted)
+
+
+def test_a_present_configuration_that_does_not_exist_is_needed_first():
+    reason = 'machineconfig.machineconfiguration.openshift.io "r-1" not found'
+    found = of_pool([stopped("r-1", "r-2", reason=reason)], "r-3")
+    assert found.startswith("Create MachineConfig r-1 again")

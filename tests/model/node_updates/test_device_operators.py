@@ -82,3 +82,51 @@ def test_a_node_that_is_cordoned_too_does_not_wait_behind() -> None:
     found = device_operators.sriov(Object(nodes[0]), cluster(*nodes))
     assert found is not None
     assert found.waits.endswith(" c waits behind it.")
+
+
+def driver_pod(ready: bool) -> dict[str, Any]:
+    """Return the driver pod of node a, whose init container fails unless it is ready."""
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    init = {"name": "k8s-driver-manager", "restartCount": 17, "state": waiting}
+    of = {"kind": "DaemonSet", "apiVersion": "apps/v1", "name": "driver", "controller": True}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "driver-x",
+            "namespace": "gpu",
+            "labels": {"app": "nvidia-driver-daemonset"},
+            "ownerReferences": [of],
+        },
+        "spec": {"nodeName": "a"},
+        "status": {
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "initContainerStatuses": [] if ready else [init],
+        },
+    }
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_the_driver_pod_that_fails_is_named(ready: bool) -> None:
+    of_gpu = node(**FAILED)
+    found = device_operators.driver_upgrade(Object(of_gpu), cluster(of_gpu, driver_pod(ready)))
+    assert found is not None
+    words = "Driver pod gpu/driver-x fails: container k8s-driver-manager: CrashLoopBackOff, 17 rest"
+    assert (words in found.waits) is not ready
+    assert "see in the log of its driver pod gpu/driver-x why" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("device", "value", "paused"),
+    [
+        ("nvidia.com/gpu", "paused-for-driver-upgrade", True),
+        ("nvidia.com/gpu", "true", False),
+        ("intel.com/gpu", "paused-for-driver-upgrade", False),
+    ],
+)
+def test_a_device_plugin_is_taken_away_for_an_upgrade(
+    device: str, value: str, paused: bool
+) -> None:
+    label = "nvidia.com/gpu.deploy.device-plugin"
+    found = device_operators.paused_plugin(Object(node(labels={label: value})), device)
+    assert found == (f"{label}={value}" if paused else "")

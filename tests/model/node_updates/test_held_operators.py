@@ -199,8 +199,8 @@ def test_several_groups_the_update_is_younger_than_the_failure():
     (found,) = held(HCO, plan, csv, group("a", 900), late)
     assert "is stuck for 30 h: InstallPlan cnv/install-a does not go on" in found.reason
     assert "hco.v1 failed 4 days 4 h ago (TooManyOperatorGroups)" in found.reason
-    assert "take b out of Flux Kustomization infra, then delete it" in found.remedy
-    assert found.remedy.endswith("kubectl delete operatorgroup b -n cnv")
+    assert "take b out of Flux Kustomization infra; then delete it" in found.remedy
+    assert "(kubectl delete operatorgroup b -n cnv)" in found.remedy
     (unsure,) = held(HCO, plan, csv, group("a", 900), group("b", 600))
     assert "kubectl delete" not in unsure.remedy
 
@@ -233,3 +233,23 @@ def test_a_member_that_may_be_of_the_machine_that_joins():
     assert not held(OWNER, WORKS, machine("cp-c", 2.5))
     early = {"machine": "cp-z", "time": ago(hours=300)}
     assert not held({**OWNER, "status": {**OWNER["status"], "lastRemediation": early}}, WORKS)
+
+
+def test_a_failed_plan_of_an_operator_on_which_no_vm_depends():
+    plan = {
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "InstallPlan",
+        "metadata": {"name": "install-f", "namespace": "cnv"},
+        "status": {"phase": "Failed", "message": "no space left"},
+    }
+    which = subscription("flows", "flows", "Automatic", installPlanRef={"name": "install-f"})
+    (found,) = held(which, plan)
+    assert found.holds is False
+    assert found.reason.endswith(
+        "InstallPlan cnv/install-f failed: no space left. The update of the nodes does not wait "
+        "for it"
+    )
+    assert "kubectl delete installplan install-f -n cnv" in found.remedy
+    assert not list(held_operators.briefly(snapshot(which, plan)))
+    plan["status"]["phase"] = "Complete"
+    assert not held(which, plan)

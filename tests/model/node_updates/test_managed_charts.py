@@ -9,9 +9,11 @@ import pytest
 from tests.builders import manifest, node
 from tests.cli.test_upgrade import kubevirt
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import command_of
+from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.node_updates.rancher import fleet_objects, managed_charts
 
 NOW = "2027-03-01T12:00:00Z"
@@ -218,7 +220,7 @@ def test_a_rehearsal_stops_at_the_chart() -> None:
         ("default-mcc-harvester-cattle-fleet-local-system", "harvester"),
         ("default-mcc-rancher-monitoring-crd-cattle-fleet-local-system", "rancher-monitoring-crd"),
         ("default-my-repo-cattle-fleet-system", ""),
-        ("", ""),
+        ("", "harvester"),
     ],
 )
 def test_the_chart_that_writes_an_object(mark: str, name: str) -> None:
@@ -232,3 +234,91 @@ def test_the_chart_that_writes_an_object(mark: str, name: str) -> None:
     )
 
     assert fleet_objects.chart_of(obj) == name
+
+
+def storage_class(name: str, mark: str) -> Object:
+    metadata = {"annotations": {"storageclass.kubernetes.io/is-default-class": mark}}
+    return manifest("storage.k8s.io/v1", "StorageClass", name, metadata=metadata)
+
+
+def refused(named: str, chosen: str = "harvester-longhorn") -> Object:
+    found = chart("{}")
+    said = (
+        f'cannot patch "{chosen}" with kind StorageClass: admission webhook "v" denied '
+        f"the request: default storage class {named} already exists, please reset it first"
+    )
+    found.data["status"]["summary"]["nonReadyResources"] = [
+        {"bundleState": "ErrApplied", "message": said}
+    ]
+    return found
+
+
+@pytest.mark.parametrize("named", ["%!s(MISSING)", "fast"])
+def test_a_second_default_class_is_named(named: str) -> None:
+    given = (storage_class("fast", "true"), storage_class("harvester-longhorn", "false"))
+    reason, remedy = order(refused(named), *given)
+    assert "default storage class fast already exists" in reason
+    assert command_of(remedy) == (
+        "kubectl patch managedchart harvester -n fleet-local --type=merge -p "
+        """'{"spec":{"values":{"storageClass":{"defaultStorageClass":false}}}}'"""
+    )
+
+
+def test_a_second_default_class_that_no_value_of_the_chart_leaves_alone() -> None:
+    reason, remedy = order(refused("fast", "other"), storage_class("fast", "true"))
+    assert "default storage class fast already exists" in reason
+    assert remedy.endswith("to mark it again, first unmark other")
+    assert (
+        "kubectl annotate storageclass fast storageclass.kubernetes.io/is-default-class=false "
+        "--overwrite" in remedy
+    )
+
+
+def test_a_second_default_class_that_is_none_any_more() -> None:
+    given = (storage_class("fast", "false"), storage_class("harvester-longhorn", "true"))
+    reason, remedy = order(refused("%!s(MISSING)"), *given)
+    assert "MISSING" in reason
+    assert command_of(remedy) == "kubectl describe managedchart harvester -n fleet-local"
+
+
+def test_the_age_of_a_stage_is_that_of_its_condition() -> None:
+    begun = upgrade()
+    begun.data["status"]["conditions"][1]["lastTransitionTime"] = "2027-03-01T11:20:00Z"
+    assert harvester_upgrades.stage(begun) == (
+        "SystemServicesUpgraded",
+        clock.instant("2027-03-01T11:20:00Z"),
+    )
+
+
+def test_the_pods_of_a_deployment_that_is_not_ready_say_why() -> None:
+    found = chart("{}")
+    state = {"state": "in-progress", "message": ["Available: 0/1"]}
+    told = {"kind": "Deployment", "namespace": "b", "name": "a", "summary": state}
+    found.data["status"]["summary"]["nonReadyResources"] = [
+        {"bundleState": "NotReady", "nonReadyStatus": [told]}
+    ]
+    owners = [
+        [{"kind": kind, "name": "a", "controller": True}] for kind in ("Deployment", "ReplicaSet")
+    ]
+    placed = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    objects = [
+        manifest("apps/v1", "Deployment", "a", "b", spec={"replicas": 1}),
+        manifest("apps/v1", "ReplicaSet", "a", "b", metadata={"ownerReferences": owners[0]}),
+        manifest(
+            "v1",
+            "Pod",
+            "a-x",
+            "b",
+            metadata={"ownerReferences": owners[1]},
+            status={"phase": "Pending", "conditions": [placed]},
+        ),
+    ]
+    reason, remedy = order(found, *objects)
+
+    assert reason.endswith(
+        "Deployment b/a is in-progress (Available: 0/1): 0 of 1 ready, pod a-x reports "
+        "FailedScheduling: 0/3 nodes are available"
+    )
+    assert command_of(remedy) == "kubectl describe deployment a -n b"
+    reason, remedy = order(found, *objects[:1])
+    assert reason.endswith("Deployment b/a is in-progress (Available: 0/1)")

@@ -1,6 +1,8 @@
 """A Cluster of Cluster API that is paused is named by the drain of its VMs, by the upgrade and by
 its pools."""
 
+import pytest
+
 from tests.healthy.parts import ago
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.control import held_operators
@@ -113,6 +115,43 @@ def test_a_move_that_runs_and_one_for_which_nothing_waits():
     assert held_operators.of_cluster(world(owner(since=ago(hours=2)), pool(generation=1))) == ()
 
 
+def test_no_move_that_may_run_is_disturbed():
+    young = reaction(owner(since=ago(minutes=9)))
+
+    assert "Cluster tenant/team is paused for 9 min" in young.reason
+    assert young.remedy.startswith("wait, as a clusterctl move may run")
+    assert "kubectl" not in young.remedy
+
+
+def test_what_belongs_to_many_paused_clusters_is_read_once():
+    class Counting(Snapshot):
+        reads = 0
+
+        def known(self, kind, namespace=None):
+            self.reads += 1
+            return super().known(kind, namespace)
+
+    teams = [owner(since=ago(hours=2)) for _ in range(20)]
+    for number, team in enumerate(teams):
+        team["metadata"]["name"] = f"team-{number}"
+    sets = [
+        {
+            **pool(),
+            "kind": kind,
+            "metadata": {"name": f"{kind}-{number}", "namespace": "tenant"},
+            "spec": {"clusterName": f"team-{number}", "replicas": 2},
+        }
+        for number in range(20)
+        for kind in ("MachineSet", "MachineDeployment")
+    ]
+    counting = Counting(map(Object, [*teams, *sets]), ["*"], time=ago())
+
+    assert len(held_operators.of_cluster(counting)) == 20
+    for each in sets:
+        assert list(pool_obstacles.paused(Object(each), counting))
+    assert counting.reads < len(sets)
+
+
 def test_the_pool_of_a_paused_cluster():
     paused = world(owner(since=ago(hours=2)), pool())
     (found,) = pool_obstacles.paused(Object(pool()), paused)
@@ -125,6 +164,16 @@ def test_the_pool_of_a_paused_cluster():
         paused_clusters.of_vmi(Object({**VMI, "metadata": {"name": "a", "namespace": "b"}}), paused)
         is None
     )
+
+
+def test_a_young_pause_leaves_the_upgrade_of_a_pool_open():
+    young = world(owner(since=ago(minutes=2)), pool())
+
+    assert list(pool_obstacles.paused(Object(pool()), young)) == []
+    (said,) = pool_obstacles.pause_doubts(Object(pool()), young)
+    assert said.startswith("whether the pause ends: Cluster tenant/team is paused for 2 min")
+    old = world(owner(since=ago(hours=2)), pool())
+    assert list(pool_obstacles.pause_doubts(Object(pool()), old)) == []
 
 
 def test_a_pool_that_is_paused_by_an_annotation():
@@ -141,6 +190,30 @@ def test_a_pool_that_is_paused_by_an_annotation():
     assert found.remedy.endswith(
         "kubectl annotate machinedeployments.cluster.x-k8s.io md -n tenant cluster.x-k8s.io/paused-"
     )
+
+
+def owned(kind, name, by, **spec):
+    """Return an object of Cluster API that another one controls."""
+    owner, _, own = by.partition("/")
+    metadata = {"name": name, "namespace": "tenant"}
+    controller = {"kind": owner, "name": own, "controller": True}
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": kind,
+        "metadata": {**metadata, "ownerReferences": [controller]},
+        "spec": {"clusterName": "team", **spec},
+    }
+
+
+@pytest.mark.parametrize(("replicas", "has_machine"), [(0, False), (0, True), (1, False)])
+def test_a_paused_machine_set_without_machines_holds_no_pool(replicas, has_machine):
+    """A MachineDeployment keeps old MachineSets, to go back to one of them."""
+    old = owned("MachineSet", "md-old", "MachineDeployment/md", replicas=replicas)
+    old["metadata"]["annotations"] = {"cluster.x-k8s.io/paused": ""}
+    machines = [owned("Machine", "m", "MachineSet/md-old")] if has_machine else []
+    found = list(pool_obstacles.paused(Object(pool()), world(pool(), old, *machines)))
+
+    assert bool(found) is (has_machine or replicas > 0)
 
 
 def test_a_pause_of_unknown_age_has_no_command():

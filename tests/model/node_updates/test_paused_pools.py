@@ -139,3 +139,19 @@ def test_pools_that_are_not_paused_are_not_named() -> None:
     cluster = Snapshot([*OLD, MASTERS, api_server("True", SUPPORTED)], ("*",))
 
     assert paused_pools.paused(cluster) == ()
+
+
+def test_a_kubelet_is_old_as_no_pool_selects_its_node():
+    lost = host("w", "desktops", "v1.27.9")
+    key = "machineconfiguration.openshift.io/currentConfig"
+    lost.data["metadata"]["annotations"] = {key: "rendered-worker-0a1b"}
+    worker = pool("worker", "worker", paused=False)
+    objects = [lost, host("m", "master", "v1.28.1"), MASTERS, worker, api_server("False", TOO_OLD)]
+    cluster = Snapshot([*objects, version(upgradeable="False"), kubevirt()], complete=["*"])
+    found = release_refusals.of_operator(objects[-1], cluster)
+
+    assert "no MachineConfigPool selects node w (master selects" in found.reason
+    assert command_of(found.remedy) == (
+        "kubectl label node w node-role.kubernetes.io/worker= --overwrite"
+    )
+    assert any("no update reaches it" in each for each in rehearse(cluster, Options()).rests_on)

@@ -3,8 +3,9 @@
 import pytest
 
 from tests.builders import manifest
-from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade import rehearsal, rollouts
 from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.kube.cache import ClusterCache, KindStore
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -17,6 +18,8 @@ GROUP, HASH, HOST = "upgrade.cattle.io", "f00d", "kubernetes.io/hostname"
 FAILED = "Job sys/apply-agents-on-b-1 failed on Node b: {}"
 LATE = FAILED.format("DeadlineExceeded: Job was active longer than specified deadline")
 READY = {"type": "Ready", "status": "True", "lastHeartbeatTime": NOON}
+
+MANAGED = {"harvesterhci.io/managed": "true"}
 
 
 def node(name, *, done=False, cordoned=False, version="v1.31.9+k3s1"):
@@ -356,3 +359,17 @@ def test_nodes_of_no_plan_and_of_one_that_is_complete():
     ended = manifest(f"{GROUP}/v1", "Plan", "servers", "sys", spec=servers, status=complete)
     assert phases(plan(), A, C, other)["d"] == "not part"
     assert phases(plan(), A, C, other, ended)["d"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("objects", "limit"),
+    [
+        ((plan(concurrency=2), A), (2, "concurrency of Plan sys/agents")),
+        ((A,), (1, "nodes at the same time")),
+        ((manifest("v1", "Node", "h", metadata={"labels": MANAGED}),), (1, "")),
+    ],
+    ids=["a Plan", "no updater", "Harvester"],
+)
+def test_what_sets_how_many_nodes_are_updated_at_once(objects, limit):
+    (pool,) = rollouts.pools(Driver.PLAIN, cluster(*objects, B, C), None, ["a", "b", "c"], ())
+    assert (pool.capacity, pool.limit) == limit

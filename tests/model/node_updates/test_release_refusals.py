@@ -6,12 +6,17 @@ from __future__ import annotations
 
 import pytest
 
+from tests.builders import manifest
 from tests.healthy.parts import Object as Raw
 from tests.healthy.parts import obj
 from tests.incidents_platform.cluster_updates import KEY, condition, operator, version
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.node_updates.operators.release_refusals import RefusedReleases, of_version
+from virt_admit.model.node_updates.operators.release_refusals import (
+    RefusedReleases,
+    of_operator,
+    of_version,
+)
 
 REFUSES = "should not be upgraded between minor or major versions"
 OVERRIDES = (
@@ -169,3 +174,33 @@ def test_pods_on_one_node(name: str) -> None:
     assert words in found.by[0].reason
     assert ("all run on" in found.by[0].reason) is bool(words)
     assert command in found.by[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("said", "command"),
+    [
+        ("one or more VMs are on hardware version vmx-13", "kubectl logs deployment/vsphere-"),
+        ("connected vcenter is on 6.7.0 version", "kubectl describe clusteroperator storage"),
+    ],
+)
+def test_nodes_on_old_virtual_hardware(said: str, command: str) -> None:
+    held = operator("storage", "4.12.30", Upgradeable=f"Marking cluster un-upgradeable: {said}")
+    found = refused(saying("x"), held)
+    assert found is not None
+    assert command in found.by[0].remedy
+    assert ("hardware version 15 or later" in found.by[0].remedy) is ("vmx" in said)
+
+
+@pytest.mark.parametrize(("updating", "says"), [("True", True), ("False", False)])
+def test_pools_that_are_updated_refuse_nothing_of_their_own(updating, says):
+    words = "One or more machine config pools are updating, please see `oc get mcp`"
+    said = {"type": "Upgradeable", "status": "False", "reason": "PoolUpdating", "message": words}
+    kind, name, own = "ClusterOperator", "machine-config", {"conditions": [said]}
+    busy = manifest("config.openshift.io/v1", kind, name, status=own)
+    state = {"conditions": [{"type": "Updating", "status": updating}]}
+    group = "machineconfiguration.openshift.io/v1"
+    pool = manifest(group, "MachineConfigPool", "desktops", status=state)
+    found = of_operator(busy, Snapshot([busy, pool], ["*"]))
+
+    assert ("it ends once each node of MachineConfigPool desktops has" in found.remedy) is says
+    assert found.remedy.startswith("Resolve what") is not says

@@ -45,21 +45,32 @@ def test_the_end_of_the_drain(found, age):
     assert clock.stamp(machine_drain.ends(found)) == (ago(age) if age is not None else None)
 
 
-def notes(found):
-    cluster = vm_motion.cluster(vmi(), launcher(), found)
+def notes(found, *more):
+    cluster = vm_motion.cluster(vmi(), launcher(), found, *more)
     return [note for note in drain_plan.plan(cluster, "a").nodes[0].notes if "Machine" in note]
 
 
 def test_a_drain_notes_what_happens_to_vms_that_are_left():
     limit = {"nodeDrainTimeoutSeconds": 900}
-    (forever,) = notes(machine({"deletion": limit}))
+    attached = manifest(
+        "storage.k8s.io/v1",
+        "VolumeAttachment",
+        "csi-1",
+        spec={"nodeName": "a", "source": {"persistentVolumeName": "pvc-1"}},
+        status={"attached": True},
+    )
+    (forever,) = notes(machine({"deletion": limit}), attached)
     assert "Cluster API ends the drain for Machine w at 11:05 UTC" in forever
     assert (
         "VMs with attached volumes that still run then keep the node waiting without limit"
         in forever
     )
-    (lost,) = notes(machine({"deletion": limit | {"nodeVolumeDetachTimeoutSeconds": 300}}))
+    (lost,) = notes(
+        machine({"deletion": limit | {"nodeVolumeDetachTimeoutSeconds": 300}}), attached
+    )
     assert "VMs that still run 5 min later are lost with the node" in lost
+    (bare,) = notes(machine({"deletion": limit}))
+    assert "VMs that still run then are lost with the node" in bare
     assert notes(machine({"deletion": limit}, deleted=False)) == []
     (over,) = notes(machine({"deletion": {"nodeDrainTimeoutSeconds": 60}}))
     assert over.startswith("The time of Cluster API's drain for Machine w was over at ")

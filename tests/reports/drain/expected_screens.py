@@ -55,7 +55,7 @@ VMS: Mapping[str, Expected] = {
         1807: ("screen: shop/db  backoff  1 s    11:35 UTC",),
         2427: (
             "screen: shop/db  backoff  1 s    11:45 UTC",
-            "screen: no node that could take it is ready: b, c",
+            "screen: no node that could take it is schedulable now: b, c",
             "screen: to do: uncordon or repair one of them: kubectl uncordon b",
         ),
     },
@@ -280,7 +280,7 @@ NODES: Mapping[str, Expected] = {
     "Harvester with one failed evacuation": {
         0: ("a, drained by Harvester. 2 VMs and 0 pods left", "shop/web marked: migrates"),
         90: ("shop/db has left to b; 1 VM and 0 pods left",),
-        150: ("shop/web marked → stopping: stops for good", "screen: kubectl patch vm web -n shop"),
+        150: ("shop/web marked → stopping: stays stopped", "screen: kubectl patch vm web -n shop"),
         200: ("shop/web has left; 0 VMs and 0 pods left", DONE),
     },
     "update of KubeVirt itself": {

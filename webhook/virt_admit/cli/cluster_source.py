@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
@@ -30,6 +30,8 @@ from virt_admit.settings import SettingError
 if TYPE_CHECKING:
     from virt_admit.kube.cache import ClusterCache, KindStore
     from virt_admit.kube.client import ApiClient
+
+AnyCluster: TypeAlias = "Snapshot | ClusterCache"
 
 
 def connect(source: ClusterOptions) -> ApiClient:
@@ -91,8 +93,8 @@ def load_cluster(
     looks_up: Sequence[Kind],
     namespace: str = "",
     quiet: bool = False,
-    further: bool = False,
-) -> Snapshot | ClusterCache:
+    further: bool = True,
+) -> AnyCluster:
     """Return the snapshot that the options name, or these kinds of the live cluster.
 
     Args:
@@ -215,15 +217,13 @@ _REMEDIES: Final = {
 """What to do about errors of the API server, by their class."""
 
 
-def warn_unreadable(
-    cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None = None
-) -> None:
+def warn_unreadable(cluster: AnyCluster, looks_up: Iterable[Kind] | None = None) -> None:
     """Print on stderr which kinds (None: of all) could not be listed, and the right to ask for."""
     if problem := forbidden(cluster, looks_up):
         tell(problem)
 
 
-def print_forbidden(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind], form: str) -> None:
+def print_forbidden(cluster: AnyCluster, looks_up: Iterable[Kind], form: str) -> None:
     """Say which kinds may not be listed: a text report ends with it,
     other formats leave it to stderr.
     """
@@ -231,7 +231,7 @@ def print_forbidden(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind], 
         click.echo(line(problem), err=form != "text")
 
 
-def forbidden(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None = None) -> str:
+def forbidden(cluster: AnyCluster, looks_up: Iterable[Kind] | None = None) -> str:
     """Return which of these kinds (None: of all) may not be listed, and the right to ask for;
     empty if none.
     """
@@ -241,7 +241,7 @@ def forbidden(cluster: Snapshot | ClusterCache, looks_up: Iterable[Kind] | None 
     return unavailable_data.forbidden(unreadable)
 
 
-def with_objects(cluster: Snapshot | ClusterCache, objects: Iterable[Object]) -> Snapshot:
+def with_objects(cluster: AnyCluster, objects: Iterable[Object]) -> Snapshot:
     """Return the cluster with these objects added. They replace objects with the same name."""
     known = cluster.complete, cluster.unreadable, cluster.server_version, cluster.time
     return Snapshot((*cluster, *objects), *known)

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Evidence = tuple[tuple[str, str], ...]
+"""What a report rests on: names and values."""
 
-def evidence(
-    source: ClusterOptions, cluster: Snapshot | ClusterCache
-) -> tuple[tuple[str, str], ...]:
+
+def evidence(source: ClusterOptions, cluster: Snapshot | ClusterCache) -> Evidence:
     """Return what a report rests on: the cluster and its version, as far as they are known."""
     if source.cluster is not None:
         where = f"snapshot {source.cluster}"
@@ -39,14 +40,11 @@ class OwnerPages:
     """The page about everything, and how to make one for each owner."""
 
     whole: Page
-    split: Callable[[Owners], Mapping[str, Page]]
+    split: Callable[[Owners], Mapping[str, Page]] = lambda _: {}
 
     @classmethod
     def of(
-        cls,
-        whole: Page,
-        split: Callable[[Owners], Mapping[str, T]],
-        page: Callable[[T, str], Page],
+        cls, whole: Page, split: Callable[[Owners], Mapping[str, T]], page: Callable[[T, str], Page]
     ) -> OwnerPages:
         """Return the pages: ``split`` makes the part of each owner, and ``page`` the page about it,
         with the line that names the owner.

@@ -13,7 +13,7 @@ import click
 
 from virt_admit.cli import html_output
 from virt_admit.cli.html_output import OwnerPages
-from virt_admit.cli.options import ClusterOptions
+from virt_admit.cli.options import ClusterOptions, Destination
 from virt_admit.model.sanitize import line
 
 if TYPE_CHECKING:
@@ -61,23 +61,15 @@ def worst_code(answers: Mapping[str, ClusterAnswer]) -> int:
     return max(answer.code for answer in answers.values())
 
 
-def publish(
-    answers: Mapping[str, ClusterAnswer],
-    title: str,
-    output: str,
-    file: str | None,
-    pages_by: str | None,
-) -> int:
-    """Print the answers as ``text`` or ``json``, or write pages as ``html``.
-
-    Return the worst exit code.
+def publish(answers: Mapping[str, ClusterAnswer], title: str, to: Destination) -> int:
+    """Print the answers, or write their pages. Return the worst exit code.
 
     Raises:
         ClickException: a page cannot be written.
     """
-    if output == "html":
-        html_output.publish(_combined(title, answers), file, pages_by)
-    elif output == "json":
+    if to.form == "html":
+        html_output.publish(_combined(title, answers), to.file, to.pages_by)
+    elif to.form == "json":
         clusters = [
             {"cluster": name, "error": one.error or None, **one.data}
             for name, one in answers.items()

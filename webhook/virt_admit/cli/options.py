@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from virt_admit.cli import processes
 from virt_admit.cli.project import find_project
 from virt_admit.model import releases
 from virt_admit.model.kubernetes.units import parse_duration
@@ -153,7 +152,6 @@ jobs_option: Final = click.option(
     "-j",
     "--jobs",
     type=click.IntRange(1),
-    default=processes.available,
     metavar="N",
     help=(
         "Processes that share the work if there are many objects. Default: one for each processor, "
@@ -225,10 +223,8 @@ class ReportOptions(NamedTuple):
         return rules
 
     def policy_choice(self) -> str | None:
-        """Return the policy that the option, the environment or the project names;
-        None if none of them does.
-        """
-        return self.policy_name or find_project().policy
+        """Return the policy that the option, the environment or the project names, if any."""
+        return PolicyOptions(self.policy_name, self.policy_configmap).policy_choice()
 
 
 def _target(_context: click.Context, _option: click.Parameter, value: str | None) -> UpgradeTarget:
@@ -356,14 +352,32 @@ output_option: Final = click.option(
 FORECAST_FORMATS: Final = ("text", "json", "html")
 
 
-class OutputOptions(NamedTuple):
+class Destination(NamedTuple):
     """The format of a forecast, and where it goes."""
+
+    form: str
+    file: str | None
+    """Or the folder; None: stdout."""
+    pages_by: str | None
+
+    def accept_summary(self, summary: bool) -> None:
+        """Accept ``--summary`` only for text.
+
+        Raises:
+            UsageError: it is given for another format.
+        """
+        if summary and self.form != "text":
+            raise click.UsageError("--summary is for text output only")
+
+
+class OutputOptions(NamedTuple):
+    """The values of ``--output`` and ``--pages-by``."""
 
     output: tuple[str, ...]
     pages_by: str | None
 
-    def parse(self) -> tuple[str, str | None]:
-        """Return the format and the file; None is stdout.
+    def parse(self, forms: Sequence[str] = FORECAST_FORMATS) -> Destination:
+        """Return what they ask for.
 
         Raises:
             UsageError: several formats are named, or the format or the value of ``--pages-by`` is
@@ -372,16 +386,16 @@ class OutputOptions(NamedTuple):
         if len(self.output) > 1:
             raise click.UsageError("several outputs: give -o once")
         form, _, file = self.output[0].partition("=")
-        if form not in FORECAST_FORMATS:
-            meant = did_you_mean(form, FORECAST_FORMATS)
-            remedy = (
-                f"Did you mean {meant}?" if meant else f"Use one of {', '.join(FORECAST_FORMATS)}"
-            )
+        if form not in forms:
+            meant = did_you_mean(form, forms)
+            remedy = f"Did you mean {meant}?" if meant else f"Use one of {', '.join(forms)}"
             raise click.UsageError(f"unknown output format {form}. {remedy}")
-        if file and form != "html":
+        if form == "folder" and not file:
+            raise click.UsageError("-o folder needs a folder: -o folder=DIR")
+        if file and form not in ("html", "folder"):
             raise click.UsageError(f"-o {form} goes to stdout: redirect it to a file")
         require_folder(self.pages_by, [(form, file or None)])
-        return form, file or None
+        return Destination(form, file or None, self.pages_by)
 
 
 def require_folder(pages_by: str | None, outputs: Sequence[tuple[str, str | None]]) -> None:
@@ -399,19 +413,24 @@ def require_folder(pages_by: str | None, outputs: Sequence[tuple[str, str | None
         raise click.UsageError("--pages-by needs a folder for the pages: -o html=FOLDER")
 
 
-page_output_options: Final = combined(
-    click.option(
-        "-o",
-        "--output",
-        multiple=True,
-        default=("text",),
-        show_default=True,
-        metavar="text|json|html[=FILE]",
-        help="Output format.",
-    ),
-    pages_by_option,
-    grouped("output", OutputOptions),
-)
+def output_options(metavar: str, help_text: str) -> Decorator:
+    """Return the options of the output of a forecast."""
+    return combined(
+        click.option(
+            "-o",
+            "--output",
+            multiple=True,
+            default=("text",),
+            show_default=True,
+            metavar=metavar,
+            help=help_text,
+        ),
+        pages_by_option,
+        grouped("output", OutputOptions),
+    )
+
+
+page_output_options: Final = output_options("text|json|html[=FILE]", "Output format.")
 
 
 def rule_hint(name: str, rules: Rules) -> str:

@@ -6,96 +6,37 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
 import click
 
-from virt_admit.cli import html_output
-from virt_admit.cli.options import (
-    ClusterOptions,
-    combined,
-    grouped,
-    pages_by_option,
-    require_folder,
-)
+from virt_admit.cli.html_output import Evidence, OwnerPages
+from virt_admit.cli.options import FORECAST_FORMATS, ClusterOptions, output_options
 from virt_admit.cli.output import failure
 from virt_admit.documents.files import write_new
 from virt_admit.forecasts.repair.repair_plan import RepairPlan
-from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.reports.plan import folder as plan_folder
 
-if TYPE_CHECKING:
-    from virt_admit.kube.cache import ClusterCache
-
-FORMS: Final = ("text", "json", "html", "folder")
+FORMS: Final = (*FORECAST_FORMATS, "folder")
 _OWN_FOLDERS: Final = ("steps", "patches", "objects", "owners")
 
 
-class PlanOutput(NamedTuple):
-    """The format of a plan, and where it goes."""
-
-    output: tuple[str, ...]
-    pages_by: str | None
-
-    def parse(self) -> tuple[str, str | None]:
-        """Return the format and the file or folder; None is stdout.
-
-        Raises:
-            UsageError: several formats are named, or one is not valid.
-        """
-        if len(self.output) > 1:
-            raise click.UsageError("several outputs: give -o once")
-        form, _, file = self.output[0].partition("=")
-        if form not in FORMS:
-            raise click.UsageError(f"unknown output format {form}. Use one of {', '.join(FORMS)}")
-        if form == "folder" and not file:
-            raise click.UsageError("-o folder needs a folder: -o folder=DIR")
-        if file and form not in ("html", "folder"):
-            raise click.UsageError(f"-o {form} goes to stdout: redirect it to a file")
-        require_folder(self.pages_by, [(form, file or None)])
-        return form, file or None
-
-
-plan_output_options: Final = combined(
-    click.option(
-        "-o",
-        "--output",
-        multiple=True,
-        default=("text",),
-        show_default=True,
-        metavar="text|json|html[=FILE]|folder=DIR",
-        help="Output format; a folder gets a script and patches for each step.",
-    ),
-    pages_by_option,
-    grouped("output", PlanOutput),
+plan_output_options: Final = output_options(
+    "text|json|html[=FILE]|folder=DIR",
+    "Output format; a folder gets a script and patches for each step.",
 )
 
 
-def publish(
-    plan: RepairPlan,
-    cluster: Snapshot | ClusterCache,
-    source: ClusterOptions,
-    form: str,
-    file: str | None,
-    pages_by: str | None,
-) -> None:
-    """Write the pages or the folder of a plan.
-
-    Raises:
-        ClickException: a file cannot be written, or the folder is not ours.
-    """
-    if form == "folder":
-        _write_folder(plan, Path(file or "."), _evidence(source, cluster))
-        return
+def pages(plan: RepairPlan, cluster: Cluster, evidence: Evidence) -> OwnerPages:
+    """Return the pages of a plan."""
     from virt_admit.reports.plan import html  # noqa: PLC0415 - importing Jinja2 takes time
 
-    evidence = html_output.evidence(source, cluster)
-    pages = html_output.OwnerPages.of(
+    return OwnerPages.of(
         html.page(plan, evidence),
         lambda by: html.split(plan, by, cluster),
         lambda part, owner: html.page(part, evidence, owner),
     )
-    html_output.publish(pages, file, pages_by)
 
 
 def _evidence(source: ClusterOptions, cluster: Cluster) -> str:
@@ -112,7 +53,12 @@ def _evidence(source: ClusterOptions, cluster: Cluster) -> str:
     return f"the snapshot {source.cluster.name}, API server {cluster.server_version or 'unknown'}"
 
 
-def _write_folder(plan: RepairPlan, folder: Path, evidence: str) -> None:
+def write_folder(plan: RepairPlan, folder: Path, source: ClusterOptions, cluster: Cluster) -> None:
+    """Write the folder of a plan.
+
+    Raises:
+        ClickException: a file cannot be written, or the folder is not ours.
+    """
     if plan.holds is None:
         unseen = ", ".join(plan.unseen[:3])
         raise click.ClickException(
@@ -122,7 +68,7 @@ def _write_folder(plan: RepairPlan, folder: Path, evidence: str) -> None:
         _require_ours(folder)
         for name in _OWN_FOLDERS:
             _remove(folder / name)
-        for name, content in plan_folder.files(plan, evidence).items():
+        for name, content in plan_folder.files(plan, _evidence(source, cluster)).items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             mode = 0o777 if path.suffix == ".sh" else 0o666

@@ -48,7 +48,7 @@ def read_sources(
     stdin: str = "<stdin>",
     excludes: Sequence[Exclude] = (),
     strict: bool = False,
-    jobs: int = 1,
+    jobs: int | None = 1,
     keep: bool = True,
 ) -> Sources:
     """Read the paths. Print on stderr what cannot be read.
@@ -94,7 +94,7 @@ def read_sources(
 _Parsed = list[Document | DocumentError]
 
 
-def _parsed(contents: Sequence[FoundFile], jobs: int) -> list[_Parsed]:
+def _parsed(contents: Sequence[FoundFile], jobs: int | None) -> list[_Parsed]:
     """Return for each file its documents, packed, and the errors of those that cannot be read."""
     parsed: list[_Parsed] = [[] for _ in contents]
     portions: list[tuple[int, Portion]] = []

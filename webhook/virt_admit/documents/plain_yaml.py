@@ -208,12 +208,10 @@ class PlainReader:
                 if (key is None and parent.__class__ is dict) or not _is_plain(event, len(parents)):
                     raise NotPlainError
                 parents.append((parent, key, at, opening))
-                parent, key, at, opening = (
-                    {} if kind is MappingStartEvent else [],
-                    None,
-                    len(offsets),
-                    event,
-                )
+                parent = {} if kind is MappingStartEvent else []
+                key = None
+                at = len(offsets)
+                opening = event
                 offsets.extend((event.start_mark.index, 0, 0))
                 continue
             elif kind is MappingEndEvent or kind is SequenceEndEvent:

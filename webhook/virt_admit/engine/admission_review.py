@@ -83,11 +83,9 @@ class Verdict(NamedTuple):
     @property
     def message(self) -> str:
         """The problem, and why an exemption does not count."""
-        return (
-            f"{self.finding.message.rstrip('.')}. {self.note}"
-            if self.note
-            else self.finding.message
-        )
+        if self.note:
+            return f"{self.finding.message.rstrip('.')}. {self.note}"
+        return self.finding.message
 
 
 NONE_OMITTED: Final[Mapping[Action, int]] = {}

@@ -371,16 +371,19 @@ class ApiClient(KubeApi):
             return None
         return self.time + datetime.timedelta(seconds=time.monotonic() - self._dated)
 
-    def require_api_server(self) -> None:
-        """Check that an API server answers: a 404 of anything else does not mean that a kind does
-        not exist.
+    def groups(self) -> frozenset[str]:
+        """Return the names of the API groups that are served, without the core group.
+
+        A 404 of anything but an API server does not mean that a kind does not exist.
 
         Raises:
-            ApiError: it does not.
+            ApiError: the request failed, or what answers is not an API server.
         """
         with malformed_as_error():
-            if json_codec.loads(self.body("/apis", {}))["kind"] != "APIGroupList":
+            found = json_codec.loads(self.body("/apis", {}))
+            if found["kind"] != "APIGroupList":
                 raise ValueError("not a list of API groups")
+            return frozenset(group["name"] for group in found["groups"])
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from virt_admit.model.kubernetes.events import EVENT
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count
+from virt_admit.model.sanitize import without_login
 from virt_admit.rules import load_rules
 from virt_admit.settings import API_VERSION, SettingError
 
@@ -250,7 +251,6 @@ _TEMPLATE: Final = re.compile(
 """An expression of a Go template with its comments and quoted texts,
 or the start of one that never ends.
 """
-_LOGIN: Final = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 @functools.cache
@@ -285,16 +285,14 @@ def _field(key: str, value: Any) -> Any:
     if key == "env" and isinstance(value, list):
         return [_clean(_without_value(item)) for item in value]
     if key == "url" and isinstance(value, str):
-        return _LOGIN.sub("", value)
+        return without_login(value)
     return _clean(value)
 
 
 def _without_value(item: Any) -> Any:
-    return (
-        {key: value for key, value in item.items() if key != "value"}
-        if isinstance(item, Mapping)
-        else item
-    )
+    if isinstance(item, Mapping):
+        return {key: value for key, value in item.items() if key != "value"}
+    return item
 
 
 def _blank(value: Any, name: str = "") -> Any:

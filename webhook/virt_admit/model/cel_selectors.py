@@ -108,11 +108,9 @@ def denials(field: str, path: str, effect: str) -> tuple[cel.Denial, ...]:
         path: its path.
         effect: what follows the problem in the message.
     """
-    written, map_path, list_path = (
-        f"{field}.orValue(null)",
-        f"'{path}.matchLabels'",
-        f"'{path}.matchExpressions'",
-    )
+    written = f"{field}.orValue(null)"
+    map_path = f"'{path}.matchLabels'"
+    list_path = f"'{path}.matchExpressions'"
     return (
         cel.Denial(
             when=f"{cel.present(field)} && !{cel.is_map(field)}",
@@ -180,10 +178,8 @@ def _identity(value: str) -> str:
 def _problems(field: str) -> tuple[tuple[str, str], ...]:
     """Return lists of parts that are not valid, and what is wrong with them."""
     labels, expressions = f"{field}.?matchLabels", f"{field}.?matchExpressions"
-    keys, items = (
-        f"{cel.entries(labels)}.map(k, k)",
-        f"{cel.items(expressions)}.filter(e, type(e) == map)",
-    )
+    keys = f"{cel.entries(labels)}.map(k, k)"
+    items = f"{cel.items(expressions)}.filter(e, type(e) == map)"
     key, operator, chosen = "e.?key.orValue(null)", "e.?operator.orValue(null)", values("e")
     of_type = f"{chosen} == null || type({chosen}) == list"
     empty = f"({chosen} == null || (type({chosen}) == list && {chosen}.size() == 0))"
@@ -239,11 +235,9 @@ def _problems(field: str) -> tuple[tuple[str, str], ...]:
 def _bad_values(field: str) -> str:
     """Return a list with the identities of all values that are not label values."""
     labels = f"{field}.?matchLabels"
-    keys, chosen, operator = (
-        f"{cel.entries(labels)}.map(k, k)",
-        values("e"),
-        "e.?operator.orValue(null)",
-    )
+    keys = f"{cel.entries(labels)}.map(k, k)"
+    chosen = values("e")
+    operator = "e.?operator.orValue(null)"
     items = f"{cel.items(f'{field}.?matchExpressions')}.filter(e, type(e) == map)"
     return (
         f"{keys}.map(k, {cel.entries(labels)}[k]).filter(v, v != null && "

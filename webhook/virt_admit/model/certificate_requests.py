@@ -117,11 +117,7 @@ def of_node(node: str, cluster: Cluster) -> Pending | None:
         find(cluster, NODE, "", node) if known and node_health.silence_now(node, cluster) else None
     )
     silent = own.condition("Ready")["lastTransitionTime"].text if own is not None else None
-    found = [
-        each
-        for each in known or ()
-        if silent and (each.metadata["creationTimestamp"].text or "") > silent
-    ]
+    found = [each for each in known or () if silent and each.created > silent]
     if not found:  # a request from before the silence does not say that the node runs
         asks = cluster.cached(_misnamed).get(node)
         return asks if asks is not None and _is_own(asks) else None
@@ -148,8 +144,7 @@ def _is_own(asks: Pending) -> bool:
 
 
 def _of(node: str, found: Sequence[Object], cluster: Cluster, alias: str = "") -> Pending:
-    age = clock.since(found[0].metadata["creationTimestamp"].text, cluster)
-    since = f" for {clock.duration(age)}" if age is not None else ""
+    since = clock.lasts(clock.age(found[0], cluster))
     return Pending(node, tuple(each.name for each in found), since, alias)
 
 
@@ -165,11 +160,11 @@ def _misnamed(cluster: Cluster) -> Mapping[str, Pending]:
         return {}
     ((alias, found),) = foreign.items()
     silent = [node for node in cluster.known(NODE) if node_health.silence_now(node.name, cluster)]
-    newest = clock.since(found[-1].metadata["creationTimestamp"].text, cluster)
+    newest = clock.age(found[-1], cluster)
     if len(silent) != 1 or newest is None or newest > _RECENT:
         return {}
     since = silent[0].condition("Ready")["lastTransitionTime"].text
-    if not since or (found[0].metadata["creationTimestamp"].text or "") <= since:
+    if not since or found[0].created <= since:
         return {}
     if alias.partition(".")[0] != _LOCAL and _is_joining(cluster):
         return {}
@@ -216,9 +211,7 @@ def _is_decided(request: Object) -> bool:
 
 
 def _by_age(requests: Sequence[Object]) -> Sequence[Object]:
-    return sorted(
-        requests, key=lambda each: (each.metadata["creationTimestamp"].text or "", each.name)
-    )
+    return sorted(requests, key=lambda each: (each.created, each.name))
 
 
 def _subject(request: Object) -> str:

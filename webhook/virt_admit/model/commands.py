@@ -50,9 +50,20 @@ def argument(name: str) -> str:
     return f"./{name}" if name.startswith("-") else name
 
 
-def typed(words: str, command: str) -> str:
-    """Return a remedy in words with the command that does it; the words alone if there is none."""
-    return f"{words.rstrip('.')}: {command}" if command else words
+def typed(words: str, command: str, further: str = "") -> str:
+    """Return a remedy in words with the command that does it; the words alone if there is none.
+
+    ``further``: later steps and other ways, which the command does not do. It stands before them.
+    """
+    first = f"{words.rstrip('.')}: {command}" if command else words
+    return f"{first}; {further}" if further else first
+
+
+def and_then(remedy: str, words: str, command: str) -> str:
+    """Return a remedy with a further step. Its own command stays that of the first one."""
+    if any(f": {tool} " in remedy for tool in ("kubectl", "virtctl")):
+        return f"{remedy}; then {words}{f' ({command})' if command else ''}"
+    return typed(f"{remedy}. Then {words}", command)
 
 
 def kubectl(verb: str, kind: Kind, name: str = "", namespace: str = "", *options: str) -> str:
@@ -68,9 +79,30 @@ def about(verb: str, obj: Object, kind: Kind, *options: str) -> str:
     return kubectl(verb, kind, obj.name, obj.namespace, *options)
 
 
-def logs_of(pod: Object, *options: str) -> str:
-    """Return the command that shows the logs of a pod."""
-    return shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, *options)
+def logs_of(pod: Object, *options: str, container: str = "") -> str:
+    """Return the command that shows the logs of a pod.
+
+    ``container``: of which one; by default the one that keeps the pod from being ready. It is named
+    where kubectl would show another one, which may have none yet.
+    """
+    named = {"-c", "--all-containers"} & set(options)
+    name = "" if named else container or _unready_container(pod)
+    regular = [each["name"].text for each in pod.at("spec", "containers").items()]
+    choice = ("-c", argument(name)) if name and regular != [name] else ()
+    return shell("kubectl", "logs", argument(pod.name), "-n", pod.namespace, *choice, *options)
+
+
+def _unready_container(pod: Object) -> str:
+    """Return the container that keeps a pod from being ready: an init container that has not
+    completed, before which no other one starts, else one that ends or waits; empty: none is known.
+    """
+    regular = list(pod.at("status", "containerStatuses").items())
+    if any(each.at("state", "waiting", "reason").text == "PodInitializing" for each in regular):
+        before = pod.at("status", "initContainerStatuses").items()
+        return next((each["name"].text or "" for each in before if not each["ready"].boolean), "")
+    down = (each for each in regular if not each.at("state", "running").present)
+    failed = (each for each in down if each.at("state", "terminated", "exitCode").integer != 0)
+    return next((each["name"].text or "" for each in failed if not each["ready"].boolean), "")
 
 
 def pods_on(node: str) -> str:
@@ -108,11 +140,9 @@ def virtctl(verb: str, name: str, namespace: str) -> str:
 def _resource(kind: Kind) -> str:
     if kind in _SHORT:
         return _SHORT[kind]
-    return (
-        kind.resource
-        if kind.group.endswith((".io", ".com")) and kind.kind in _AMBIGUOUS
-        else kind.kind.lower()
-    )
+    if kind.group.endswith((".io", ".com")) and kind.kind in _AMBIGUOUS:
+        return kind.resource
+    return kind.kind.lower()
 
 
 _OF_MACHINES: Final = (CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeployment")

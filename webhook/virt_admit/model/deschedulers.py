@@ -51,10 +51,8 @@ def evicted(pod: Object, cluster: Cluster) -> str:
 def _evicted(cluster: Cluster) -> Mapping[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
     for event in cluster.known(events.EVENT):
-        about, by = (
-            event["involvedObject"],
-            event.at("source", "component").text or event["reportingComponent"].text,
-        )
+        about = event["involvedObject"]
+        by = event.at("source", "component").text or event["reportingComponent"].text
         if by == _COMPONENT and about["kind"].text == "Pod":
             found[about["namespace"].text or "", about["name"].text or ""] = (
                 event["reason"].text or "an eviction"

@@ -4,23 +4,50 @@ and keeping values of objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import functools
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from virt_admit.model.kubernetes.cluster import Cluster, OutOfTime, Unseen, keep, keeps
-from virt_admit.model.kubernetes.kinds import Kind
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.cluster import Cluster, OutOfTime, Unseen, entry, keep, keeps
+from virt_admit.model.kubernetes.kinds import PV, REPLICA_SET, Kind
+from virt_admit.model.kubernetes.objects import Field, Object
 
+K = TypeVar("K", bound=Hashable)
 S = TypeVar("S")
 T = TypeVar("T")
 
 
-def find(cluster: Cluster, kind: Kind, namespace: str, name: str) -> Object | None:
-    """Return an object that is known; None: it is not, or does not exist."""
+def find(cluster: Cluster, kind: Kind, namespace: str, name: str | None) -> Object | None:
+    """Return an object that is known; None: it is not, does not exist, or no name is given."""
     try:
-        return cluster.get(kind, namespace, name)
+        return cluster.get(kind, namespace, name) if name else None
     except Unseen:
         return None
+
+
+def volume_of(claim: Object | None, cluster: Cluster) -> Object | None:
+    """Return the known volume to which a claim is bound; None: none, or no claim is given."""
+    return find(cluster, PV, "", claim.at("spec", "volumeName").text) if claim is not None else None
+
+
+def find_named(cluster: Cluster, kind: Kind, name: str | None) -> Object | None:
+    """Return the known object of a kind with this name, whatever its namespace; None: none has it,
+    or no name is given."""
+    return entry(cluster, _by_name(kind), name) if name else None
+
+
+@functools.cache
+def _by_name(kind: Kind) -> Callable[[Cluster], Mapping[str, Object]]:
+    """Return what finds the objects of a kind by name, the first namespace first."""
+    return lambda cluster: {each.name: each for each in reversed(cluster.known(kind))}
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return items by a key, those of each key in their order."""
+    found: dict[K, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def is_absent(cluster: Cluster, kind: Kind, namespace: str, name: str) -> bool:
@@ -29,6 +56,15 @@ def is_absent(cluster: Cluster, kind: Kind, namespace: str, name: str) -> bool:
         return cluster.get(kind, namespace, name) is None
     except Unseen:
         return False
+
+
+def maker_of(pod: Object, cluster: Cluster) -> Field | None:
+    """Return the reference to what makes a pod again: the owner of its ReplicaSet, where that is
+    known, else its controller; None: it has none.
+    """
+    made = find(cluster, REPLICA_SET, pod.namespace, pod.owned_by(REPLICA_SET.kind))
+    above = made.controller if made is not None else None
+    return above if above is not None else pod.controller
 
 
 def keep_of(

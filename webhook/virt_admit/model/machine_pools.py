@@ -168,12 +168,7 @@ def zone_then_age(node: Object) -> tuple[bool, str, str, str]:
     """Return the key of #sortNodeList: nodes without a zone are the last;
     names make it the same for each run.
     """
-    return (
-        ZONE not in node.labels,
-        node.labels.get(ZONE, ""),
-        node.metadata["creationTimestamp"].text or "",
-        node.name,
-    )
+    return (ZONE not in node.labels, node.labels.get(ZONE, ""), node.created, node.name)
 
 
 def capacity(pool: Object, members: int) -> int:

@@ -18,9 +18,9 @@ MOST_NAMES: Final = 5
 """The largest number of names in one message; the total is always given."""
 
 
-def names(items: Iterable[str], width: int = 120) -> str:
+def names(items: Iterable[str], width: int = 120, noun: str = "") -> str:
     """Join names: ``a, b and 7 more``, with at most five names and about ``width`` characters,
-    but at least one name.
+    but at least one name. ``noun``: of what there are more.
 
     The width is limited because the API server may truncate warnings longer than 256 characters.
     """
@@ -28,12 +28,13 @@ def names(items: Iterable[str], width: int = 120) -> str:
     shown = every[:MOST_NAMES]
     while len(shown) > 1 and len(_list(shown, len(every))) > width:
         shown.pop()
-    return _list(shown, len(every))
+    return _list(shown, len(every), noun)
 
 
-def _list(shown: list[str], total: int) -> str:
+def _list(shown: list[str], total: int, noun: str = "") -> str:
     more = total - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    what = count(more, f"more {noun}") if noun else f"{more} more"
+    return ", ".join(shown) + (f" and {what}" if more else "")
 
 
 def count(number: int, noun: str) -> str:
@@ -45,6 +46,20 @@ def ordinal(number: int) -> str:
     """Return ``1st``, ``2nd``, ``3rd``, ``4th``."""
     teen = number // 10 % 10 == 1
     return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def mentions(text: str, name: str) -> bool:
+    """Return whether a text has a name as a whole, which may end its sentence."""
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?!\.?[\w-])", text) is not None
+
+
+def unescaped(text: str) -> str:
+    """Return what a program has written as a quoted string (``%q`` of Go), on one line."""
+    return " ".join(_ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), text).split())
+
+
+_ESCAPED: Final = re.compile(r"\\([ntr\"\\])")
+_ESCAPES: Final = {"n": " ", "t": " ", "r": " "}
 
 
 def cut(text: str, length: int) -> str:
@@ -84,8 +99,8 @@ def _ends(mark: re.Pattern[str], text: str) -> list[int]:
 
 
 def scheduler_words(text: str, length: int) -> str:
-    """Shorten why kube-scheduler finds no node, by whole reasons:
-    the taint at the end may be the one that counts.
+    """Shorten why kube-scheduler finds no node, by whole reasons: the taint at the end may be the
+    one that counts. Other words get shortened as an error.
 
     What it says about preemption repeats the reasons, and that no resource claims are freed is
     none. That pods avoid control-plane nodes is the least of them. Source:
@@ -93,13 +108,13 @@ def scheduler_words(text: str, length: int) -> str:
     pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go#PostFilter.
     """
     text = " ".join(text.split())
-    found = text.partition(" preemption: ")[0].rstrip(" .,").removesuffix(_NO_CLAIMS).rstrip(" .")
-    if "nodes are available: " not in found:
-        return cut(text, length)
+    found = without_preemption(text)
+    if _REFUSALS not in found:
+        return cut_middle(text, length)
     if len(found) <= length:
         return found
-    begin, _, reasons = found.replace(" node(s)", "").partition("nodes are available: ")
-    begin, left = f"{begin}nodes are available: ", _REASON.split(reasons)
+    begin, _, reasons = found.replace(" node(s)", "").partition(_REFUSALS)
+    begin, left = f"{begin}{_REFUSALS}", _REASON.split(reasons)
     left.sort(key=lambda each: _CONTROL_PLANE in each)
     for number in range(min(len(left), length // len("1 x, ")), 0, -1):  # no more of them fit
         more = f" and {count(len(left) - number, 'more reason')}" if number < len(left) else ""
@@ -109,6 +124,14 @@ def scheduler_words(text: str, length: int) -> str:
     return cut(f"{begin}{left[0]}", length)
 
 
+def without_preemption(text: str) -> str:
+    """Return the words of kube-scheduler without what repeats the reasons; others as they are."""
+    if _REFUSALS not in text:
+        return text
+    return text.partition(" preemption: ")[0].rstrip(" .,").removesuffix(_NO_CLAIMS).rstrip(" .,")
+
+
+_REFUSALS: Final = "nodes are available: "
 _NO_CLAIMS: Final = "no new claims to deallocate"
 _REASON: Final = re.compile(r", (?=\d+ )")
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/"
@@ -134,24 +157,21 @@ def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
         return text
     if (refused := _FORBIDDEN.search(text)) and length - len(refused[0]) >= _SHORTEST_REASON:
         return f"{refused[0]}{cut_middle(text[refused.end() :], length - len(refused[0]))}"
+    text = _REST.sub(r"\1", _DUMP.sub(": ", _MOUNTING.sub("", text)))
+    text = _WEBHOOK.sub(r"calling webhook \1 at \2: ", text)
     calls = list(_CALL.finditer(text))
     text = _PATH.sub(r"\1/…/\2", text)
     if calls:  # what was called, then what the last one answers
-        begin, end = (
-            _PATH.sub(r"\1/…/\2", text[: calls[0].start()]).rstrip(" :"),
-            text.rindex(calls[-1][0]),
+        begin = _PATH.sub(r"\1/…/\2", text[: calls[0].start()]).rstrip(" :")
+        end, code = text.rindex(calls[-1][0]) + len(calls[-1][0]), f"{calls[-1][1]}: "
+        answer = cut_middle(text[end:], max(length - len(code), 0))
+        left = length - len(code) - len(text[end:]) - 2
+        if not begin or left < min(len(begin), _SHORTEST_BEGIN):
+            return f"{code}{answer}"
+        short = (
+            f"{_whole_clause(_without_part(begin[:left]))}…" if len(begin) > left else f"{begin}:"
         )
-        text = f"{calls[-1][1]}: {text[end + len(calls[-1][0]) :]}"
-        left = length - len(text) - 2
-        if not begin:
-            return shorten(text, length)
-        if left >= min(len(begin), _SHORTEST_BEGIN):
-            return (
-                f"{begin}: {text}"
-                if len(begin) <= left
-                else f"{_whole_clause(_without_part(begin[:left]))}… {text}"
-            )
-        return shorten(text, length)
+        return f"{short} {code}{answer}"
     if len(text) <= length:
         return text
     head, tail = _ends_of(text, length, parts)
@@ -185,6 +205,30 @@ _PATH: Final = re.compile(
 )
 """A path of at least five parts: the first and last one tell which it is,
 of an image its folder.
+"""
+_MOUNTING: Final = re.compile(
+    r"Mounting command: \S{1,200} Mounting arguments: .{0,2000}? Output: ", re.DOTALL
+)
+"""What precedes the error of a mount (kubernetes/mount-utils:mount_linux.go#doMount)."""
+_DUMP: Final = re.compile(r" -> currentState: ---.{1,20000}?\s: ", re.DOTALL)
+"""The state of a node's network in the middle of an error
+(nmstate/kubernetes-nmstate:pkg/probe/probes.go#Run).
+"""
+_REST: Final = re.compile(
+    r"Bad response statusCode \[\d{3}\]\. Status \[[^\]]{0,80}\]\. Body: "
+    r"\[(?:[^\]]{0,200}?message=)?(.{1,2000}?)"
+    r"(?:, (?:code|detail|baseType|fieldName)=[^\]]{0,200})?\] from \[\S{1,500}\]",
+    re.DOTALL,
+)
+"""How clients of Rancher's API, such as Longhorn's, wrap what a server answers; the parts of the
+body have no order (rancher/norman:clientbase/common.go#newAPIError).
+"""
+_WEBHOOK: Final = re.compile(
+    r'calling webhook \\?"([^"\\]{1,253})\\?": (?:failed to call webhook: )?'
+    r'Post \\?"https://([^/:"\\?]{1,253})[^"\s]{0,500}": '
+)
+"""Which webhook the API server cannot call, and the address of its service
+(kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/util/webhook/webhook.go#ErrCallingWebhook).
 """
 _URL: Final = re.compile(r"\b[a-z][a-z0-9+]{1,15}://[\w.:@/~…%-]{4,200}(?<![:./])")
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
@@ -247,26 +291,30 @@ def ended(text: str) -> str:
     """Return the text with a full stop, unless an ellipsis,
     a full stop or a command that people copy ends it.
     """
-    return text if text.endswith(("…", ".")) or command_of(text) else f"{text}."
+    found = _COMMAND.search(text)
+    while found and found[2]:  # another one may stand in what follows
+        found = _COMMAND.search(found[2])
+    return text if text.endswith(("…", ".")) or found else f"{text}."
 
 
 def command_of(remedy: str) -> str:
-    """Return the command at the end of a remedy; empty: it has none."""
+    """Return the command of the first step of a remedy; empty: it has none."""
     found = _COMMAND.search(remedy)
     return found[1] if found else ""
 
 
 def without_command(remedy: str) -> str:
     """Return the words of a remedy."""
-    return _COMMAND.sub("", remedy)
+    return _COMMAND.sub(lambda found: found[2] or "", remedy)
 
 
 def advice_of(remedy: str) -> str:
-    """Return a remedy as a sentence without the command at its end, which is shown beside it."""
+    """Return a remedy as a sentence without its command, which is shown beside it."""
     return sentence(without_command(remedy))
 
 
-_COMMAND: Final = re.compile(r": ((?:kubectl|virtctl|helm|virt-admit) [^;]*)\Z")
+_COMMAND: Final = re.compile(r": ((?:kubectl|virtctl|helm|virt-admit) [^;]*)(; .*)?\Z")
+"""A command, and what follows it (``typed``)."""
 _MOST_EDITS: Final = 2
 
 

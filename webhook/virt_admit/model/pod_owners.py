@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
+from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD, REPLICA_SET, VM, VMI
+from virt_admit.model.kubernetes.kinds import JOB, POD, REPLICA_SET, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, maker_of
 
 READS: Final[Reads] = dict.fromkeys((POD, REPLICA_SET, VMI), ("metadata.ownerReferences",))
 
@@ -20,16 +20,21 @@ _SCALED: Final = frozenset(("Deployment", "ReplicaSet", "StatefulSet"))
 
 def taken_away(pod: Object, cluster: Cluster) -> str:
     """Return what takes a pod away from its node until it is wanted again, with a command."""
-    owner = pod.controller
-    if owner is not None and owner["kind"].text == REPLICA_SET.kind:
-        made = find(cluster, REPLICA_SET, pod.namespace, owner["name"].text or "")
-        owner = made.controller if made is not None and made.controller is not None else owner
-    described = kubectl("describe", POD, pod.name, pod.namespace)
+    owner, described = maker_of(pod, cluster), kubectl("describe", POD, pod.name, pod.namespace)
     if owner is None:
         return typed(f"end pod {pod.full_name}", described)
     kind, name = owner["kind"].text or "", owner["name"].text or ""
     if kind == VMI.kind:
         return _shut_down(pod.namespace, name, cluster)
+    if kind == JOB.kind:  # its pods end, and it can be resumed
+        suspend = merge_patch(JOB, name, pod.namespace, {"spec": {"suspend": True}})
+        job = find(cluster, JOB, pod.namespace, name)
+        by = job.controller if job is not None else None
+        again = (
+            f"; {by['kind'].text} {by['name'].text} may start it again" if by is not None else ""
+        )
+        lost = f"whose pods lose their work{again}"
+        return typed(f"suspend Job {pod.namespace}/{name} for this time ({lost})", suspend)
     if kind not in _SCALED:
         return typed(f"keep {kind} {pod.namespace}/{name} off this node", described)
     command = shell(

@@ -93,11 +93,9 @@ class ProblemId(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.cause}:{self.namespace}/{self.name}"
-            if self.namespace
-            else f"{self.cause}:{self.name}"
-        )
+        if self.namespace:
+            return f"{self.cause}:{self.namespace}/{self.name}"
+        return f"{self.cause}:{self.name}"
 
 
 class Problem(NamedTuple):

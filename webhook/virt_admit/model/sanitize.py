@@ -51,6 +51,14 @@ def line(text: str) -> str:
     return re.sub(_NO_CHARACTER, "\ufffd", re.sub(_INVISIBLE, "\ufffd", text)).strip()
 
 
+_LOGIN: Final = re.compile(r"(?<=//)[^/\s\"']*@")
+
+
+def without_login(text: str) -> str:
+    """Return a text without the user and the password in its URLs."""
+    return _LOGIN.sub("", text)
+
+
 def name(text: str) -> str:
     """Return the name of a file or an object as one printable line of at most ``MAX_NAME``
     characters.

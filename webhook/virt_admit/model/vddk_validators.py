@@ -26,7 +26,7 @@ READS: Final[Reads] = {
         "spec.serviceAccountName",
         "status.initContainerStatuses.image",
         "status.initContainerStatuses.state.waiting",
-    ),
+    )
 }
 _JOB: Final = "vddk-validator-"
 _LONGEST_PREFIX: Final = 58
@@ -97,10 +97,8 @@ def _unpulled(plan: Object, pod: Object, image: str, why: str) -> UnpulledImage:
     begin = f"VDDK image {image} ({provider}) cannot be pulled in namespace {pod.namespace}"
     by, last = f" by pod {pod.name}", cut_middle(why.rpartition(": ")[2], 60)
     reasons = (f"{begin}{by}: {cut_middle(why, 110)}", f"{begin}{by}: {last}", f"{begin}: {last}")
-    account, job = (
-        pod.at("spec", "serviceAccountName").text or "default",
-        pod.labels.get("job-name", ""),
-    )
+    account = pod.at("spec", "serviceAccountName").text or "default"
+    job = pod.labels.get("job-name", "")
     known = next(
         (way for words, way in _CAUSES if re.search(words, why, re.IGNORECASE)),
         "Make it pullable there",

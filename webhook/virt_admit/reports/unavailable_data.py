@@ -8,7 +8,7 @@ from typing import Final
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, by_resource
 from virt_admit.model.kubevirt.instances import storage
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import MOST_NAMES, count, names
 
 _SHOWS_VMS: Final = frozenset(kind.resource for kind in (NODE, POD, VMI))
 """A plan may lack VMs if objects of these kinds may be missing."""
@@ -63,4 +63,6 @@ def not_available(unseen: Iterable[str]) -> Iterator[str]:
         more = " There may be more VMs." if may_lack_vms(objects) else ""
         yield f"Not available: {names(objects)}.{more}"
     if others:
-        yield f"Cannot be determined: {names(others).removesuffix('.')}."
+        hidden = len(others) - MOST_NAMES
+        also = [f"and {count(hidden, 'more fact')}"] if hidden > 0 else []  # each is a whole clause
+        yield f"Cannot be determined: {'; '.join(others[:MOST_NAMES] + also).removesuffix('.')}."

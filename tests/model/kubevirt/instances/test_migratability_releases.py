@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import claim, kubevirt
+from tests.builders import claim, kubevirt, manifest
 from tests.model.kubevirt.migratability_cases import (
     PVC_PATH,
     UNKNOWN,
@@ -82,3 +82,39 @@ def test_networks_from_resource_claims_do_not_block():
 def test_an_invalid_configuration_of_kubevirt_says_nothing(network):
     invalid = kubevirt(network=network, developerConfiguration={"memoryOvercommit": -1})
     assert judged(vm({"networks": [], "devices": {"interfaces": []}}), invalid) == UNKNOWN
+
+
+TPM = {"devices": {"tpm": {"persistent": True}}}
+TPM_PATH = "spec.template.spec.domain.devices.tpm.persistent"
+
+
+def profile(name, mode):
+    sets = [{"volumeMode": mode, "accessModes": ["ReadWriteMany"]}]
+    status = {"claimPropertySets": sets}
+    return manifest("cdi.kubevirt.io/v1beta1", "StorageProfile", name, status=status)
+
+
+def test_the_claim_of_the_state_decides_before_1_4():
+    old = kubevirt(status={"observedKubeVirtVersion": "v1.3.1"})
+    alone = claim("persistent-state-for-db", "ReadWriteOnce")
+    shared = claim("persistent-state-for-db", "ReadWriteMany")
+    assert judged(vm(TPM), old) == UNKNOWN
+    assert judged(vm(TPM), old, shared) == YES
+    assert judged(vm(TPM), old, alone) == no("DisksNotLiveMigratable", TPM_PATH)
+    assert judged(vm(), old, alone) == YES
+    new = kubevirt(status={"observedKubeVirtVersion": "v1.4.0"})
+    assert judged(vm(TPM), new, alone) == YES
+
+
+def test_the_claim_of_the_state_is_named_with_a_class_that_is_shared():
+    known = [
+        kubevirt(status={"observedKubeVirtVersion": "v1.3.1"}),
+        claim("persistent-state-for-db", "ReadWriteOnce"),
+        profile("fast", "Block"),
+        profile("files", "Filesystem"),
+    ]
+    (found,) = assess(vm(TPM), Snapshot(known)).reasons
+    assert "ReadWriteOnce claim 'persistent-state-for-db' of its vTPM or EFI state" in found.what
+    assert "to files instead of another class" in found.remedy
+    (found,) = assess(vm(TPM), Snapshot(known[:3])).reasons
+    assert found.remedy == "update KubeVirt to 1.4"

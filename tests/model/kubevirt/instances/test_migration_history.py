@@ -29,3 +29,10 @@ def test_the_event_about_a_migration_says_why_it_failed():
 
     assert last(failed, said).failure.text == "target pod shutdown during migration"
     assert last(failed).failure.text == ""
+
+
+def test_a_phase_of_an_ended_migration_does_not_last_until_now():
+    since = {"Pending": 1700, "Scheduling": 1699}
+
+    assert last(migration(phase="Failed", age=1700, since=since)).phases == (("Pending", 1),)
+    assert last(migration(phase="Scheduling", age=1700, since=since)).phases[-1][1] == 1699

@@ -68,7 +68,7 @@ def test_a_priority_class_that_does_not_exist():
             "let namespace shop enforce Pod Security privileged",
             (
                 "kubectl label namespace shop pod-security.kubernetes.io/enforce=privileged "
-                "--overwrite"
+                "--overwrite; or remove from the VM what is named"
             ),
         ),
         (
@@ -76,13 +76,10 @@ def test_a_priority_class_that_does_not_exist():
                 'violates PodSecurity "baseline:latest": non-default capabilities (container '
                 '"compute" must not include "SYS_X" in securityContext.capabilities.add)'
             ),
-            (
-                "let namespace shop enforce Pod Security privileged, or run the VM in a namespace "
-                "that does"
-            ),
+            "let namespace shop enforce Pod Security privileged",
             (
                 "kubectl label namespace shop pod-security.kubernetes.io/enforce=privileged "
-                "--overwrite"
+                "--overwrite; or run the VM in a namespace that does"
             ),
         ),
         (

@@ -125,7 +125,7 @@ def _cluster(certs: Certs, options: dict[str, Any]) -> Cluster:
     if not follows_cluster(certs):
         return NOTHING
     source = ClusterOptions(live=True, kubeconfig=options["kubeconfig"], context=options["context"])
-    return load_cluster(source, [HCO], quiet=True)
+    return load_cluster(source, [HCO], quiet=True, further=False)
 
 
 @command.command("status", short_help="Show what is stored, and the next step.")

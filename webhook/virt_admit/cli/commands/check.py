@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
 from virt_admit.cli import fixes, processes
 from virt_admit.cli.cluster_source import (
+    AnyCluster,
     load_cluster,
     load_policy,
     namespaced_object,
@@ -51,9 +52,6 @@ from virt_admit.rule import Operation
 from virt_admit.rules import Rules, listed_rules
 from virt_admit.settings import SettingError
 
-if TYPE_CHECKING:
-    from virt_admit.kube.cache import ClusterCache
-
 
 class CheckOptions(NamedTuple):
     """The options of ``check`` alone."""
@@ -68,7 +66,7 @@ class CheckOptions(NamedTuple):
     fail_if_no_objects: bool
     stdin_filename: str
     exclude: tuple[str, ...]
-    jobs: int
+    jobs: int | None
     verbose: bool
 
 
@@ -189,7 +187,7 @@ def _with_reading(
     old: Sources,
     found: Sources,
     source: ClusterOptions,
-    cluster: Snapshot | ClusterCache,
+    cluster: AnyCluster,
     policy: Policy,
 ) -> Report:
     """Return the report with what was skipped or could not be read, and what it rests on."""
@@ -252,7 +250,7 @@ def _outputs(
 
 def _cluster(
     source: ClusterOptions, sources: Sequence[Source], namespace: str, rules: Rules, quiet: bool
-) -> Snapshot | ClusterCache:
+) -> AnyCluster:
     """Return the named cluster, of a live one only the kinds that the rules for these objects look
     up.
     """
@@ -260,7 +258,7 @@ def _cluster(
         return Snapshot()
     objects = _objects(sources, namespace)
     looks_up = _looks_up(objects, rules)
-    cluster = load_cluster(source, looks_up, _only_namespace(objects), quiet)
+    cluster = load_cluster(source, looks_up, _only_namespace(objects), quiet, further=False)
     warn_unreadable(cluster, looks_up)
     return cluster
 
@@ -287,7 +285,7 @@ def _exit_code(
 class _FileJudge(NamedTuple):
     """Everything that the report on files depends on, except the files."""
 
-    cluster: Snapshot | ClusterCache
+    cluster: AnyCluster
     """The cluster that the objects are meant for."""
     old: Sequence[Object]
     """The current objects, for updates."""

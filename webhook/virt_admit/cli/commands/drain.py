@@ -4,17 +4,19 @@ and whether the cluster can be upgraded today.
 
 from __future__ import annotations
 
-import json
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
-from virt_admit.cli import downtime_option, html_output, multi_cluster, processes, snapshot_age
-from virt_admit.cli.cluster_source import load_cluster, print_forbidden
+from virt_admit.cli import downtime_option, forecast_flow, processes, snapshot_age
+from virt_admit.cli.cluster_source import AnyCluster
 from virt_admit.cli.commands import drain_follow, live_events
 from virt_admit.cli.follow_options import FollowOptions, follow_options
+from virt_admit.cli.forecast_flow import ClusterForecast
+from virt_admit.cli.html_output import Evidence, OwnerPages
 from virt_admit.cli.options import (
     ClusterOptions,
     ClustersOptions,
@@ -29,21 +31,21 @@ from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.drain import selection, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
 from virt_admit.forecasts.drain.selection import NodeQuery
+from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade.rehearsal import Options
 from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.sanitize import line
 from virt_admit.reports.drain import report, surroundings
 from virt_admit.reports.drain import text as drain_text
-from virt_admit.reports.values import as_data
+from virt_admit.reports.explain.rehearsed import because
 
-if TYPE_CHECKING:
-    from virt_admit.kube.cache import ClusterCache
-
-LOOKS_UP: Final[tuple[Kind, ...]] = tuple(union(READS, selection.READS))
-"""The kinds that a plan needs from a live cluster."""
+_OF_NODES: Final = union(READS, selection.READS)
+LOOKS_UP: Final[tuple[Kind, ...]] = tuple(union(_OF_NODES, rehearsal.READS))
+"""The kinds that a plan of all nodes needs from a live cluster; one of some nodes needs fewer."""
 
 
 class NodeOptions(NamedTuple):
@@ -126,7 +128,7 @@ def command(
     summary: bool,
     longest_downtime: float | None,
     max_age: timedelta | None,
-    jobs: int,
+    jobs: int | None,
     clusters: ClustersOptions,
     output: OutputOptions,
 ) -> int:
@@ -140,47 +142,47 @@ def command(
     --timeout or --stalled has passed, 2 rights are missing or the API server does not answer.
     """
     query = nodes.query()
-    form, file = output.parse()
+    to = output.parse()
     if following.chosen():
-        return drain_follow.run(nodes.single(), following, clusters.each(), form)
-    if summary and form != "text":
-        raise click.UsageError("--summary is for text output only")
+        return drain_follow.run(nodes.single(), following, clusters.each(), to.form)
+    to.accept_summary(summary)
     sources = clusters.each()
     if len(sources) > 1:
         if query is not None:
             raise click.UsageError("several clusters need --all")
-        answers = multi_cluster.ask_each(
-            sources, lambda source: _answer(source, summary, form, longest_downtime, max_age)
+        return forecast_flow.run_each(
+            "Drain",
+            sources,
+            LOOKS_UP,
+            lambda cluster: forecast(
+                _rehearsed(plan(cluster), cluster), cluster, summary, longest_downtime
+            ),
+            to,
+            max_age,
         )
-        return multi_cluster.publish(answers, "Drain", form, file, output.pages_by)
-    cluster = load_cluster(sources[0][1], LOOKS_UP, further=True)
-    result = _with_events(cluster, query, sources[0][1], jobs)
-    if form == "html":
-        html_output.publish(_pages(result, cluster, sources[0][1]), file, output.pages_by)
-    else:
-        click.echo(render(result, form, clock.now(cluster), summary=summary).rstrip("\n"))
-        print_forbidden(cluster, LOOKS_UP, form)
-    return snapshot_age.judged(_code(result, longest_downtime), cluster, sources[0][1], max_age)
 
+    def judge(cluster: AnyCluster) -> ClusterForecast:
+        found = _with_events(cluster, query, sources[0][1], jobs)
+        return forecast(found, cluster, summary, longest_downtime)
 
-def _code(result: Plan, longest_downtime: float | None) -> int:
-    downtimes = (vm_downtime.of(row) for node in result.nodes for row in node.forecasts)
-    return downtime_option.judged(EXIT_CODES[result.drainable], downtimes, longest_downtime)
+    looks_up = LOOKS_UP if query is None else tuple(_OF_NODES)
+    return forecast_flow.run(sources[0][1], looks_up, judge, to, max_age)
 
 
 def _with_events(
-    cluster: Snapshot | ClusterCache, query: NodeQuery | None, source: ClusterOptions, jobs: int
+    cluster: AnyCluster, query: NodeQuery | None, source: ClusterOptions, jobs: int | None
 ) -> Plan:
     """Return the plan of drains.
 
     Where VMs of single nodes wait, the events of a live cluster say why.
     """
     events = None if query is None else live_events.of(cluster, source)
-    result = _plan(cluster, query, processes.sharing(cluster, jobs))
+    in_order = processes.sharing(cluster, jobs)
+    result = _plan(cluster, query, in_order)
     if events is None:
-        return surroundings.with_reported(result, cluster)
+        return surroundings.with_reported(_rehearsed(result, cluster, in_order), cluster)
     if events.read(result.nodes):
-        result = _plan(cluster, query, processes.sharing(cluster, jobs))
+        result = _plan(cluster, query, in_order)
     return surroundings.with_reported(result, cluster, events.read_about)
 
 
@@ -194,43 +196,42 @@ def _plan(cluster: Cluster, query: NodeQuery | None, in_order: InOrder) -> Plan:
     return plan(cluster, *selected.names, unseen=selected.unseen, in_order=in_order)
 
 
-def render(result: Plan, output: str, now: datetime | None, *, summary: bool = False) -> str:
-    """Return a plan as ``text`` or ``json``. ``now``: the time of the listing, if it is known."""
-    if output == "json":
-        return json.dumps(as_data(report.report(result)), indent=2)
-    return drain_text.summary(result) if summary else drain_text.text(result, now)
+def _rehearsed(result: Plan, cluster: Cluster, in_order: InOrder = map) -> Plan:
+    """Return a plan of all nodes with what stops an upgrade although each of them can be drained,
+    or may, by the words of ``upgrade``.
+    """
+    if not result.whole or result.held or not result.drainable:
+        return result
+    upgrade = rehearsal.run(cluster, Options(), result, forecast_only=True, in_order=in_order)
+    found = tuple(filter(None, (because(upgrade),)))
+    return (
+        replace(result, unsure=found) if upgrade.possible is None else replace(result, held=found)
+    )
 
 
-def _answer(
-    source: ClusterOptions,
-    summary: bool,
-    form: str,
-    longest_downtime: float | None,
-    max_age: timedelta | None,
-) -> multi_cluster.ClusterAnswer:
-    """Return the answer about all nodes of one of several clusters."""
-    cluster = load_cluster(source, LOOKS_UP, further=True)
-    result = plan(cluster)
-    code = snapshot_age.judged(_code(result, longest_downtime), cluster, source, max_age)
+def forecast(
+    result: Plan, cluster: AnyCluster, summary: bool = False, longest_downtime: float | None = None
+) -> ClusterForecast:
+    """Return what the verb says about a cluster."""
+
+    def text() -> str:
+        now = clock.now(cluster)
+        return drain_text.summary(result) if summary else drain_text.text(result, now)
+
+    def pages(evidence: Evidence) -> OwnerPages:
+        from virt_admit.reports.drain import html  # noqa: PLC0415 - importing Jinja2 takes time
+
+        return OwnerPages.of(
+            html.page(result, html.placed(cluster), evidence),
+            partial(html.split, result),
+            lambda part, owner: html.page(part, None, evidence, owner),
+        )
+
+    downtimes = (vm_downtime.of(row) for node in result.nodes for row in node.forecasts)
+    code = downtime_option.judged(EXIT_CODES[result.drainable], downtimes, longest_downtime)
     drainable = [node.drainable for node in result.nodes]
     verdicts = {word: str(drainable.count(value)) for word, value in _VERDICTS.items()}
-    if form == "html":
-        return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(result, cluster, source))
-    rendered = render(result, "text", clock.now(cluster), summary=summary)
-    return multi_cluster.ClusterAnswer(code, verdicts, as_data(report.report(result)), rendered)
+    return ClusterForecast(code, lambda: report.report(result), text, pages, verdicts)
 
 
 _VERDICTS: Final = {"drainable": True, "blocked": False, "unknown": None}
-
-
-def _pages(
-    result: Plan, cluster: Snapshot | ClusterCache, source: ClusterOptions
-) -> html_output.OwnerPages:
-    from virt_admit.reports.drain import html  # noqa: PLC0415 - importing Jinja2 takes time
-
-    evidence = html_output.evidence(source, cluster)
-    return html_output.OwnerPages.of(
-        html.page(result, html.placed(cluster), evidence),
-        partial(html.split, result),
-        lambda part, owner: html.page(part, None, evidence, owner),
-    )

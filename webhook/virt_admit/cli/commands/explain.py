@@ -10,10 +10,16 @@ from collections.abc import Iterator, Sequence
 import click
 
 from virt_admit.cli import html_output
-from virt_admit.cli.cluster_source import load_cluster, namespaced_object, with_objects
+from virt_admit.cli.cluster_source import (
+    AnyCluster,
+    load_cluster,
+    namespaced_object,
+    with_objects,
+)
 from virt_admit.cli.commands import explain_objects
 from virt_admit.cli.options import (
     ClusterOptions,
+    Destination,
     OutputOptions,
     PolicyOptions,
     cluster_options,
@@ -22,7 +28,6 @@ from virt_admit.cli.options import (
 )
 from virt_admit.documents import files, reader
 from virt_admit.forecasts.outage.explanation import KINDS, LOOKS_UP, Explanation, explain
-from virt_admit.kube.cache import ClusterCache
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Snapshot, Unseen
 from virt_admit.model.kubernetes.kinds import Kind
@@ -76,13 +81,13 @@ def command(
 def _explain_checks(
     target: str, in_file: bool, namespace: str | None, source: ClusterOptions, output: OutputOptions
 ) -> int:
-    form, file = output.parse()
-    cluster: Snapshot | ClusterCache = Snapshot()
+    to = output.parse()
+    cluster: AnyCluster = Snapshot()
     try:
         if not in_file:
             _parse(target)
         if not in_file or source.given:
-            cluster = load_cluster(source, LOOKS_UP, further=True)
+            cluster = load_cluster(source, LOOKS_UP)
         objects = list(_objects(target, namespace or "default")) if in_file else []
         checks = (
             [obj for obj in objects if kinds.of(obj) in KINDS]
@@ -96,23 +101,20 @@ def _explain_checks(
     if not checks:
         raise click.ClickException(f"{target} contains no health check")
     explanations = [explain(check, cluster) for check in checks]
-    if form == "html":
+    if to.form == "html":
         evidence = (
             html_output.evidence(source, cluster)
             if source.given or not in_file
             else (("file", target),)
         )
-        _publish(explanations, evidence, file, output.pages_by)
+        _publish(explanations, evidence, to)
     else:
-        _print(explanations, form)
+        _print(explanations, to.form)
     return 0
 
 
 def _publish(
-    explanations: Sequence[Explanation],
-    evidence: tuple[tuple[str, str], ...],
-    file: str | None,
-    pages_by: str | None,
+    explanations: Sequence[Explanation], evidence: html_output.Evidence, to: Destination
 ) -> None:
     """Write the page, or a page for each owner of VMs."""
     from virt_admit.reports.explain.check import html  # noqa: PLC0415 - importing Jinja2 takes time
@@ -134,7 +136,7 @@ def _publish(
         lambda by: html.split(checks, by),
         lambda part, owner: html.page(part, evidence, owner),
     )
-    html_output.publish(pages, file, pages_by)
+    html_output.publish(pages, to.file, to.pages_by)
 
 
 def _print(explanations: Sequence[Explanation], output: str) -> None:

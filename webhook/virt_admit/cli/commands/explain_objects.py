@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable
+from functools import partial
+from typing import Final, NamedTuple
 
 import click
 
-from virt_admit.cli import html_output, snapshot_age
-from virt_admit.cli.cluster_source import load_cluster, load_policy, warn_unreadable
+from virt_admit.cli import snapshot_age
+from virt_admit.cli.cluster_source import AnyCluster, load_cluster, load_policy, warn_unreadable
 from virt_admit.cli.commands import live_events
+from virt_admit.cli.forecast_flow import ClusterForecast
+from virt_admit.cli.html_output import Evidence, OwnerPages
 from virt_admit.cli.options import ClusterOptions, OutputOptions, PolicyOptions
 from virt_admit.cli.output import failure, tell
-from virt_admit.forecasts.drain.control import held_copies, stuck_deletions
+from virt_admit.forecasts.drain.control import failed_plans, held_copies, stuck_deletions
 from virt_admit.forecasts.drain.starts import start_obstacles
 from virt_admit.forecasts.outage import explanation, outages
 from virt_admit.forecasts.upgrade import rehearsal
-from virt_admit.kube.cache import ClusterCache
 from virt_admit.model.evidence.reported import Read, no_events
-from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI, Kind
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migration_history, vm_lookup
@@ -32,14 +32,8 @@ from virt_admit.reports.explain.node import text as node_text
 from virt_admit.reports.explain.vm import collect as explain_vm
 from virt_admit.reports.explain.vm import surroundings
 from virt_admit.reports.explain.vm import text as vm_text
-from virt_admit.reports.values import as_data
 from virt_admit.rules import load_rules
 from virt_admit.settings import SettingError
-
-if TYPE_CHECKING:
-    from virt_admit.reports.html.page import Page
-
-Evidence = tuple[tuple[str, str], ...]
 
 _FORMS: Final = (VM, VMI, NODE)
 _SHORT: Final = {VM: ("vm", "vms"), VMI: ("vmi", "vmis"), NODE: ("no", "node", "nodes")}
@@ -50,6 +44,7 @@ READS: Final = union(
     migration_history.READS,
     start_obstacles.READS,
     held_copies.READS,
+    failed_plans.READS,
     stuck_deletions.READS,
     dict.fromkeys(explanation.LOOKS_UP, ()),
 )
@@ -86,14 +81,6 @@ def looks_up(judged: Iterable[Kind]) -> tuple[Kind, ...]:
     return tuple(sorted({*READS, *judged_rules.reads(load_rules().in_scan, judged)}))
 
 
-class _Rendered(NamedTuple):
-    """A report about one object in every form."""
-
-    value: object
-    text: Callable[[], str]
-    page: Callable[[Evidence], Page]
-
-
 def run(
     named: NamedObject,
     namespace: str | None,
@@ -106,16 +93,16 @@ def run(
     Raises:
         ClickException: the cluster or the policy cannot be read, or the object does not exist.
     """
-    form, file = output.parse()
+    to = output.parse()
     if output.pages_by is not None:
         raise click.UsageError("--pages-by is for reports about several VMs")
     is_node = named.kind is NODE
     kinds = looks_up(explain_node.JUDGED if is_node else explain_vm.JUDGED)
-    cluster = load_cluster(source, kinds, named.namespace or namespace or "", further=True)
+    cluster = load_cluster(source, kinds, named.namespace or namespace or "")
     events = live_events.of(cluster, source)
     read = events.read_about if events is not None else no_events
     opinion = _opinion(source, policy)
-    if form != "text":  # which names it
+    if to.form != "text":  # which names it
         warn_unreadable(cluster, kinds)
     try:
         if is_node:
@@ -124,19 +111,13 @@ def run(
             found = _vm(named.name, named.namespace or namespace, cluster, opinion, read)
     except LookupError as error:
         raise click.ClickException(line(str(error))) from None
-    if form == "html":
-        page = found.page(html_output.evidence(source, cluster))
-        html_output.publish(html_output.OwnerPages(page, lambda _: {}), file, None)
-    elif form == "json":
-        click.echo(json.dumps(as_data(found.value), indent=2))
-    else:
-        click.echo(found.text().rstrip("\n"))
-    return snapshot_age.judged(0, cluster, source, None)
+    found.publish(to, source, cluster)
+    return snapshot_age.judged(found.code, cluster, source, None)
 
 
 def _vm(
-    name: str, namespace: str | None, cluster: Snapshot | ClusterCache, opinion: Opinion, read: Read
-) -> _Rendered:
+    name: str, namespace: str | None, cluster: AnyCluster, opinion: Opinion, read: Read
+) -> ClusterForecast:
     """Return the report about a VM.
 
     Raises:
@@ -150,16 +131,17 @@ def _vm(
     report = explain_vm.report(vm, cluster, opinion, cluster.unreadable)
     report = surroundings.with_reported(report, vm, cluster, read)
 
-    def page(evidence: Evidence) -> Page:
+    def pages(evidence: Evidence) -> OwnerPages:
         # importing Jinja2 takes time
         from virt_admit.reports.explain.vm import html  # noqa: PLC0415
 
-        return html.page(report, cluster.unreadable, evidence)
+        return OwnerPages(html.page(report, cluster.unreadable, evidence))
 
-    return _Rendered(report, lambda: vm_text.text(report, cluster.unreadable), page)
+    text = partial(vm_text.text, report, cluster.unreadable)
+    return ClusterForecast(0, lambda: report, text, pages)
 
 
-def _node(name: str, cluster: Snapshot | ClusterCache, opinion: Opinion, read: Read) -> _Rendered:
+def _node(name: str, cluster: AnyCluster, opinion: Opinion, read: Read) -> ClusterForecast:
     """Return the report about a node.
 
     Raises:
@@ -167,13 +149,14 @@ def _node(name: str, cluster: Snapshot | ClusterCache, opinion: Opinion, read: R
     """
     found = explain_node.report(name, cluster, opinion, cluster.unreadable, read)
 
-    def page(evidence: Evidence) -> Page:
+    def pages(evidence: Evidence) -> OwnerPages:
         # importing Jinja2 takes time
         from virt_admit.reports.explain.node import html  # noqa: PLC0415
 
-        return html.page(found, cluster, cluster.unreadable, evidence)
+        return OwnerPages(html.page(found, cluster, cluster.unreadable, evidence))
 
-    return _Rendered(found.report, lambda: node_text.text(found, cluster.unreadable), page)
+    text = partial(node_text.text, found, cluster.unreadable)
+    return ClusterForecast(0, lambda: found.report, text, pages)
 
 
 def _opinion(source: ClusterOptions, options: PolicyOptions) -> Opinion:

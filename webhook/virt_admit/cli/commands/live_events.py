@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from virt_admit.cli.cluster_source import connect
+from virt_admit.cli.cluster_source import AnyCluster, connect
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.placement import running_launchers
@@ -26,7 +26,7 @@ _MOST: Final = 20
 _WAITING: Final = frozenset((State.TARGET_PENDING, State.TARGET_NOT_READY, State.STARTING))
 
 
-def of(cluster: Snapshot | ClusterCache, source: ClusterOptions) -> LiveEvents | None:
+def of(cluster: AnyCluster, source: ClusterOptions) -> LiveEvents | None:
     """Return the events of a live cluster; None: all are known. Call it before a forecast."""
     if isinstance(cluster, Snapshot):
         return None
@@ -93,5 +93,5 @@ def _wanted(nodes: Iterable[NodePlan], cluster: ClusterCache) -> Iterator[tuple[
             yield VMI, *key
         elif row.state.state in _WAITING:
             for pod in running_launchers.launchers(cluster).by_vmi.get(key, ()):
-                if pod.condition("Ready")["status"].text != "True":
+                if not pod.is_true("Ready"):
                     yield POD, pod.namespace or "default", pod.name

@@ -4,17 +4,17 @@ and what becomes of each VM.
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import click
 
-from virt_admit.cli import html_output, multi_cluster, processes, snapshot_age
-from virt_admit.cli.cluster_source import load_cluster, print_forbidden
+from virt_admit.cli import forecast_flow, processes, snapshot_age
+from virt_admit.cli.cluster_source import AnyCluster
+from virt_admit.cli.forecast_flow import ClusterForecast
+from virt_admit.cli.html_output import Evidence, OwnerPages
 from virt_admit.cli.options import (
-    ClusterOptions,
     ClustersOptions,
     OutputOptions,
     clusters_options,
@@ -27,15 +27,11 @@ from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.outage import loss
 from virt_admit.forecasts.outage.outages import READS, Outages, Question, outages
 from virt_admit.model.in_order import InOrder
-from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.sanitize import line
 from virt_admit.reports.outage import report
 from virt_admit.reports.outage import text as outage_text
-from virt_admit.reports.values import as_data
-
-if TYPE_CHECKING:
-    from virt_admit.kube.cache import ClusterCache
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
 """The kinds that the forecast needs from a live cluster."""
@@ -93,7 +89,7 @@ def command(
     lost: LossOptions,
     summary: bool,
     max_age: timedelta | None,
-    jobs: int,
+    jobs: int | None,
     clusters: ClustersOptions,
     output: OutputOptions,
 ) -> int:
@@ -105,23 +101,23 @@ def command(
     code.
     """
     question = lost.question()
-    form, file = output.parse()
-    if summary and form != "text":
-        raise click.UsageError("--summary is for text output only")
+    to = output.parse()
+    to.accept_summary(summary)
     sources = clusters.each()
     if len(sources) > 1:
-        answers = multi_cluster.ask_each(
-            sources, lambda source: _answer(source, question, summary, form, max_age)
+        return forecast_flow.run_each(
+            "Outage",
+            sources,
+            LOOKS_UP,
+            lambda cluster: _forecast(_outages(question, cluster), summary),
+            to,
+            max_age,
         )
-        return multi_cluster.publish(answers, "Outage", form, file, output.pages_by)
-    cluster = load_cluster(sources[0][1], LOOKS_UP, further=True)
-    found = _outages(question, cluster, processes.sharing(cluster, jobs))
-    if form == "html":
-        html_output.publish(_pages(found, cluster, sources[0][1]), file, output.pages_by)
-    else:
-        click.echo(render(found, form, summary=summary).rstrip("\n"))
-        print_forbidden(cluster, LOOKS_UP, form)
-    return snapshot_age.judged(EXIT_CODES[found.survives], cluster, sources[0][1], max_age)
+
+    def judge(cluster: AnyCluster) -> ClusterForecast:
+        return _forecast(_outages(question, cluster, processes.sharing(cluster, jobs)), summary)
+
+    return forecast_flow.run(sources[0][1], LOOKS_UP, judge, to, max_age)
 
 
 def _outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> Outages:
@@ -131,38 +127,20 @@ def _outages(question: Question, cluster: Cluster, in_order: InOrder = map) -> O
         raise click.ClickException(line(str(error))) from None
 
 
-def render(found: Outages, output: str, *, summary: bool = False) -> str:
-    """Return an answer as ``text`` or ``json``."""
-    if output == "json":
-        return json.dumps(as_data(report.report(found)), indent=2)
-    return outage_text.summary(found) if summary else outage_text.text(found)
+def _forecast(found: Outages, summary: bool) -> ClusterForecast:
+    def pages(evidence: Evidence) -> OwnerPages:
+        from virt_admit.reports.outage import html  # noqa: PLC0415 - importing Jinja2 takes time
 
+        return OwnerPages.of(
+            html.page(found, evidence),
+            partial(html.split, found),
+            lambda part, owner: html.page(part, evidence, owner),
+        )
 
-def _answer(
-    source: ClusterOptions, question: Question, summary: bool, form: str, max_age: timedelta | None
-) -> multi_cluster.ClusterAnswer:
-    """Return the answer about one of several clusters."""
-    cluster = load_cluster(source, LOOKS_UP, further=True)
-    found = _outages(question, cluster)
-    code = snapshot_age.judged(EXIT_CODES[found.survives], cluster, source, max_age)
-    verdicts = {
-        "survives": outage_text.WORDS[found.survives].lower(),
-        "losses": str(len(found.outages)),
-    }
-    if form == "html":
-        return multi_cluster.ClusterAnswer(code, verdicts, pages=_pages(found, cluster, source))
-    rendered = render(found, "text", summary=summary)
-    return multi_cluster.ClusterAnswer(code, verdicts, as_data(report.report(found)), rendered)
-
-
-def _pages(
-    found: Outages, cluster: Snapshot | ClusterCache, source: ClusterOptions
-) -> html_output.OwnerPages:
-    from virt_admit.reports.outage import html  # noqa: PLC0415 - importing Jinja2 takes time
-
-    evidence = html_output.evidence(source, cluster)
-    return html_output.OwnerPages.of(
-        html.page(found, evidence),
-        partial(html.split, found),
-        lambda part, owner: html.page(part, evidence, owner),
+    return ClusterForecast(
+        EXIT_CODES[found.survives],
+        lambda: report.report(found),
+        lambda: outage_text.summary(found) if summary else outage_text.text(found),
+        pages,
+        {"survives": outage_text.WORDS[found.survives].lower(), "losses": str(len(found.outages))},
     )

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 
-from virt_admit.cli import plan_output, snapshot_age
-from virt_admit.cli.cluster_source import load_cluster, print_forbidden
-from virt_admit.cli.options import ClusterOptions, cluster_options, combined, grouped
+from virt_admit.cli import forecast_flow, plan_output, snapshot_age
+from virt_admit.cli.cluster_source import load_cluster
+from virt_admit.cli.forecast_flow import ClusterForecast
+from virt_admit.cli.options import ClusterOptions, OutputOptions, cluster_options, combined, grouped
 from virt_admit.cli.output import EXIT_CODES
-from virt_admit.cli.plan_output import PlanOutput, plan_output_options
+from virt_admit.cli.plan_output import plan_output_options
 from virt_admit.forecasts.repair import planning
 from virt_admit.forecasts.repair.repair_plan import Goal, RepairPlan
 from virt_admit.forecasts.repair.wishes import Wishes
@@ -23,7 +25,6 @@ from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.sanitize import line
 from virt_admit.reports.plan import report
 from virt_admit.reports.plan import text as plan_text
-from virt_admit.reports.values import as_data
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(planning.READS)
 """The kinds that a plan needs from a live cluster."""
@@ -107,26 +108,33 @@ def command(
     summary: bool,
     max_age: timedelta | None,
     source: ClusterOptions,
-    output: PlanOutput,
+    output: OutputOptions,
 ) -> int:
     """Plan the changes after which every node, or each NODE, can be drained. Changes nothing.
 
     Each step is applied to the cluster in memory and judged again. Exit 0 the goal holds already, 1
     it does not hold today, 2 the answer rests on data that could not be read.
     """
-    form, file = output.parse()
-    if summary and form != "text":
-        raise click.UsageError("--summary is for text output only")
+    to = output.parse(plan_output.FORMS)
+    to.accept_summary(summary)
     allowed = wishes.wishes()
     _accept(Goal(goal), nodes)
-    cluster = load_cluster(source, LOOKS_UP, further=True)
-    plan = _repair(cluster, Goal(goal), nodes, allowed)
-    if form in ("html", "folder"):
-        plan_output.publish(plan, cluster, source, form, file, output.pages_by)
-    else:
-        click.echo(render(plan, form, summary=summary).rstrip("\n"))
-        print_forbidden(cluster, LOOKS_UP, form)
-    return snapshot_age.judged(EXIT_CODES[plan.holds], cluster, source, max_age)
+    if to.form == "folder":
+        cluster = load_cluster(source, LOOKS_UP)
+        plan = _repair(cluster, Goal(goal), nodes, allowed)
+        plan_output.write_folder(plan, Path(to.file or "."), source, cluster)
+        return snapshot_age.judged(EXIT_CODES[plan.holds], cluster, source, max_age)
+
+    def judge(cluster: Cluster) -> ClusterForecast:
+        plan = _repair(cluster, Goal(goal), nodes, allowed)
+        return ClusterForecast(
+            EXIT_CODES[plan.holds],
+            lambda: report.report(plan),
+            lambda: plan_text.summary(plan) if summary else plan_text.text(plan),
+            partial(plan_output.pages, plan, cluster),
+        )
+
+    return forecast_flow.run(source, LOOKS_UP, judge, to, max_age)
 
 
 def _accept(goal: Goal, nodes: tuple[str, ...]) -> None:
@@ -146,10 +154,3 @@ def _repair(cluster: Cluster, goal: Goal, nodes: tuple[str, ...], wishes: Wishes
         )
     except LookupError as error:
         raise click.ClickException(line(str(error))) from None
-
-
-def render(plan: RepairPlan, output: str, *, summary: bool = False) -> str:
-    """Return a plan as ``text`` or ``json``."""
-    if output == "json":
-        return json.dumps(as_data(report.report(plan)), indent=2)
-    return plan_text.summary(plan) if summary else plan_text.text(plan)

@@ -19,6 +19,7 @@ import click
 
 from virt_admit.cli import multi_cluster, processes
 from virt_admit.cli.cluster_source import (
+    AnyCluster,
     connect,
     list_live,
     load_policy,
@@ -43,6 +44,7 @@ from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.reader import DocumentError
 from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.forecasts.drain.guests import failing_probes
 from virt_admit.forecasts.outage import explanation, failover_figures, outages
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, rehearse
 from virt_admit.kube import snapshots
@@ -51,7 +53,7 @@ from virt_admit.kube.field_filter import NO_READS
 from virt_admit.kube.stores import stores
 from virt_admit.model.evidence import reported
 from virt_admit.model.kubernetes import kinds, selectors, webhook_bundles
-from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
@@ -84,7 +86,7 @@ class ScanOptions:
     metrics: str
     write_reports: str | None
     events: bool
-    jobs: int
+    jobs: int | None
 
 
 @click.command("scan", short_help="Judge a live cluster or a snapshot of one.")
@@ -222,7 +224,7 @@ class Scanned:
 
     report: Report
     policy: Policy
-    cluster: Snapshot | ClusterCache
+    cluster: AnyCluster
     rules: Rules
     complete: bool
     """Whether every object was listed and no rule crashed."""
@@ -308,7 +310,8 @@ class _Scan:
             refusals = cluster_updates.refusals(cluster)
             refused = (f"{cluster_updates.NAME}: {each}" for each in refusals)
             said = (*report.messages, *refused)  # a rule judges these
-            report = report._replace(reported=reported.of_cluster(cluster, said))
+            notes = (*failing_probes.notes(cluster), *reported.of_cluster(cluster, said))
+            report = report._replace(reported=notes)
         if self.writes_pages:
             report = report._replace(drains={"": drains(cluster, self._is_selected)})
         complete = is_complete(report, cluster, judged_kinds)
@@ -321,8 +324,8 @@ class _Scan:
         if self.options.save:
             return stores(load_rules().in_scan, _OF_A_SNAPSHOT, whole=True)
         if self.options.metrics:
-            return stores(self.rules, union(READS, outages.READS), reported.REPORTING)
-        return stores(self.rules, READS if self.writes_pages else NO_READS, reported.REPORTING)
+            return stores(self.rules, union(READS, outages.READS), _NOTED)
+        return stores(self.rules, READS if self.writes_pages else NO_READS, _NOTED)
 
     def _is_selected(self, obj: Object) -> bool:
         return self.options.namespace in ("", obj.namespace) and self.selector.matches(obj.labels)
@@ -432,6 +435,7 @@ def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str
         raise click.ClickException(f"--metrics {target}: {error_text(error)}") from None
 
 
+_NOTED: Final = union(reported.REPORTING, failing_probes.READS)
 _OF_A_SNAPSHOT: Final = union(READS, dict.fromkeys(explanation.LOOKS_UP, ()))
 """What ``drain``, ``upgrade`` and ``explain`` read of a snapshot."""
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import datetime
-import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from virt_admit.cli import downtime_option, html_output, multi_cluster, processes, snapshot_age
-from virt_admit.cli.cluster_source import load_cluster, print_forbidden
+from virt_admit.cli import downtime_option, forecast_flow, processes, snapshot_age
+from virt_admit.cli.cluster_source import AnyCluster
 from virt_admit.cli.commands import upgrade_follow
 from virt_admit.cli.follow_options import FollowOptions, follow_options
+from virt_admit.cli.forecast_flow import ClusterForecast
+from virt_admit.cli.html_output import Evidence, OwnerPages
 from virt_admit.cli.options import (
-    ClusterOptions,
     ClustersOptions,
     OutputOptions,
     clusters_options,
@@ -29,15 +30,13 @@ from virt_admit.forecasts.upgrade import stop_layers
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.in_order import InOrder
-from virt_admit.model.kubernetes.cluster import Cluster, Snapshot
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VMI, Kind
 from virt_admit.model.sanitize import line
 from virt_admit.reports.upgrade import report, surroundings
 from virt_admit.reports.upgrade import text as upgrade_text
-from virt_admit.reports.values import as_data
 
 if TYPE_CHECKING:
-    from virt_admit.kube.cache import ClusterCache
     from virt_admit.reports.html.owners import Owners
 
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(READS)
@@ -79,9 +78,9 @@ class RehearsalOptions(NamedTuple):
         try:
             if not self.all_stops and not self.assume_fixed:
                 return rehearse(cluster, self.options(), progress, in_order=in_order)
-            from virt_admit.cli import rule_problems  # noqa: PLC0415 - loads all rules
+            from virt_admit.reports.explain import judged_rules  # noqa: PLC0415 - loads all rules
 
-            of_rule = rule_problems.finder(cluster)
+            of_rule = partial(judged_rules.problems_of_rule, cluster)
             return stop_layers.rehearse(
                 cluster,
                 self.options(),
@@ -161,7 +160,7 @@ def command(
     against: str | None,
     longest_downtime: float | None,
     max_age: datetime.timedelta | None,
-    jobs: int,
+    jobs: int | None,
     clusters: ClustersOptions,
     output: OutputOptions,
 ) -> int:
@@ -170,90 +169,69 @@ def command(
 
     Where nodes are being updated already, it goes on from there: the duration is what is left. It
     is an estimate between the shortest and the longest run. Exit 0 the upgrade is possible, 1
-    something stops it, 2 the answer cannot be determined; of several clusters the highest exit
-    code. With --fail-on-downtime a VM that is shut down makes 0 a 1. With --follow: 0 all nodes are
-    done, 1 --timeout or --stalled has passed, 2 rights are missing or the API server does not
-    answer.
+    something stops it or an operator is held, 2 the answer cannot be determined; of several
+    clusters the highest exit code. With --fail-on-downtime a VM that is shut down makes 0 a 1. With
+    --follow: 0 all nodes are done, 1 --timeout or --stalled has passed, 2 rights are missing or the
+    API server does not answer.
     """
     begin = _time(rehearsed.start)
-    form, file = output.parse()
+    to = output.parse()
     sources = clusters.each()
     if following.chosen():
-        return upgrade_follow.run(rehearsed.options(), following, against, sources, form)
+        return upgrade_follow.run(rehearsed.options(), following, against, sources, to.form)
     if against is not None:
         raise click.UsageError("--against needs --follow")
     if len(sources) > 1:
-        answers = multi_cluster.ask_each(
-            sources, lambda one: _answer(one, rehearsed, begin, form, longest_downtime, max_age)
+        return forecast_flow.run_each(
+            "Upgrade",
+            sources,
+            LOOKS_UP,
+            lambda cluster: forecast(rehearsed.rehearse(cluster), cluster, begin, longest_downtime),
+            to,
+            max_age,
         )
-        return multi_cluster.publish(answers, "Upgrade", form, file, output.pages_by)
-    cluster = load_cluster(sources[0][1], LOOKS_UP, further=True)
-    say = _say if form != "json" else lambda _: None
-    result = rehearsed.rehearse(cluster, say, processes.sharing(cluster, jobs))
-    result = surroundings.with_reported(result, cluster)
-    if form == "html":
-        html_output.publish(_pages(result, begin, cluster, sources[0][1]), file, output.pages_by)
-    else:
-        click.echo(render(result, form, begin).rstrip("\n"))
-        print_forbidden(cluster, LOOKS_UP, form)
-    return snapshot_age.judged(_code(result, longest_downtime), cluster, sources[0][1], max_age)
+
+    def judge(cluster: AnyCluster) -> ClusterForecast:
+        say = _say if to.form != "json" else lambda _: None
+        result = rehearsed.rehearse(cluster, say, processes.sharing(cluster, jobs))
+        result = surroundings.with_reported(result, cluster)
+        return forecast(result, cluster, begin, longest_downtime)
+
+    return forecast_flow.run(sources[0][1], LOOKS_UP, judge, to, max_age)
 
 
-def render(result: Rehearsal, output: str, start: datetime.datetime | None) -> str:
-    """Return a rehearsal as ``text`` or ``json``."""
-    if output == "json":
-        return json.dumps(as_data(report.report(result)), indent=2)
-    return upgrade_text.text(result, start)
-
-
-def _code(result: Rehearsal, longest_downtime: float | None) -> int:
-    return downtime_option.judged(
-        EXIT_CODES[result.possible], (vm.downtime for vm in result.vms), longest_downtime
-    )
-
-
-def _answer(
-    source: ClusterOptions,
-    rehearsed: RehearsalOptions,
-    start: datetime.datetime | None,
-    form: str,
-    longest_downtime: float | None,
-    max_age: datetime.timedelta | None,
-) -> multi_cluster.ClusterAnswer:
-    """Return the answer about one of several clusters."""
-    cluster = load_cluster(source, LOOKS_UP, further=True)
-    result = rehearsed.rehearse(cluster)
-    code = snapshot_age.judged(_code(result, longest_downtime), cluster, source, max_age)
-    verdicts = {
-        "possible": {True: "yes", False: "no", None: "unknown"}[result.possible],
-        "duration": upgrade_text.span(result.duration) if result.duration else "-",
-        "stops": str(len(result.stops)),
-    }
-    if form == "html":
-        pages = _pages(result, start, cluster, source)
-        return multi_cluster.ClusterAnswer(code, verdicts, pages=pages)
-    text = upgrade_text.text(result, start)
-    return multi_cluster.ClusterAnswer(code, verdicts, as_data(report.report(result)), text)
-
-
-def _pages(
+def forecast(
     result: Rehearsal,
+    cluster: Cluster,
     start: datetime.datetime | None,
-    cluster: Snapshot | ClusterCache,
-    source: ClusterOptions,
-) -> html_output.OwnerPages:
-    from virt_admit.reports.upgrade import html  # noqa: PLC0415 - importing Jinja2 takes time
+    longest_downtime: float | None = None,
+) -> ClusterForecast:
+    """Return what the verb says about a cluster."""
 
-    evidence = html_output.evidence(source, cluster)
+    def pages(evidence: Evidence) -> OwnerPages:
+        from virt_admit.reports.upgrade import html  # noqa: PLC0415 - importing Jinja2 takes time
 
-    def split(by: Owners) -> dict[str, Rehearsal]:
-        owners = {(vmi.namespace, vmi.name): by.of(vmi) for vmi in cluster.known(VMI)}
-        return html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
+        def split(by: Owners) -> dict[str, Rehearsal]:
+            owners = {(vmi.namespace, vmi.name): by.of(vmi) for vmi in cluster.known(VMI)}
+            return html.split(result, lambda vm: owners.get((vm.namespace, vm.name), ""))
 
-    return html_output.OwnerPages.of(
-        html.page(result, start, evidence),
-        split,
-        lambda part, owner: html.page(part, start, evidence, owner),
+        return OwnerPages.of(
+            html.page(result, start, evidence),
+            split,
+            lambda part, owner: html.page(part, start, evidence, owner),
+        )
+
+    downtimes, ends = (vm.downtime for vm in result.vms), result.ends
+    return ClusterForecast(
+        downtime_option.judged(EXIT_CODES[result.possible], downtimes, longest_downtime),
+        lambda: report.report(result),
+        lambda: upgrade_text.text(result, start),
+        pages,
+        {
+            "possible": {True: "yes", False: "no", None: "unknown"}[result.possible],
+            "duration": upgrade_text.span(ends) if ends is not None else "-",
+            "stops": str(len(result.stops)),
+        },
     )
 
 

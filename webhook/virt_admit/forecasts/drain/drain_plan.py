@@ -21,10 +21,10 @@ from virt_admit.forecasts.drain import (
     workload_updates,
 )
 from virt_admit.forecasts.drain.budgets import evicted_pods
-from virt_admit.forecasts.drain.capacity import Leaving
-from virt_admit.forecasts.drain.control import control_path, overruling
+from virt_admit.forecasts.drain.control import control_path, held_operators, overruling
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
+from virt_admit.forecasts.drain.room import crowded_vms
 from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
@@ -49,10 +49,8 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import ended
 from virt_admit.model.node_updates import cluster_updates, updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
-from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.remediation import etcd_guard
 from virt_admit.model.scheduler.packing import Packing
 
@@ -67,11 +65,16 @@ READS: Final = union(
     cluster_updates.READS,
     updaters.READS,
     node_bridges.READS,
-    paused_clusters.READS,
+    held_operators.READS,
 )
 """The fields that a plan reads."""
 
-_HELD: Final = (cluster_updates.holding, node_notes.paused_pools, node_notes.not_reporting)
+_HELD: Final = (
+    cluster_updates.holding,
+    node_notes.paused_pools,
+    node_notes.not_reporting,
+    held_operators.briefly,
+)
 _PORTION: Final = 64
 """Running VMs whose updates are forecast together,
 so that a change of one costs no more in a larger cluster.
@@ -147,6 +150,12 @@ class NodePlan:
         return tuple(pod.full_name for pod in room.left if pod.full_name not in nowhere)
 
     @property
+    def without_room(self) -> tuple[Forecast, ...]:
+        """The VMs that could migrate alone, but not with the others."""
+        crowded, rows = self.crowded(self.moving), self.having(VmOutcome.MIGRATES)
+        return tuple(row for row in rows if row.vmi.full_name in crowded)
+
+    @property
     def blockers(self) -> int:
         """The number of VMs and other things that keep the node from becoming empty."""
         return len(self.having(VmOutcome.BLOCKS)) + len(self.pods.blockers)
@@ -185,9 +194,11 @@ class Plan:
     None: unknown.
     """
     held: tuple[str, ...] = ()
-    """Paused pools and nodes that do not report:
-    an upgrade stops at them although every node can be drained.
+    """Paused pools, silent nodes and held operators: an upgrade stops at them although every node
+    can be drained.
     """
+    unsure: tuple[str, ...] = ()
+    """What may stop an upgrade so, and could not be determined."""
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome on all nodes."""
@@ -282,13 +293,8 @@ def _name(obj: Object) -> str:
 
 
 def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] | None:
-    if cluster.cached(outside_checks.is_single):
-        return ()
-    covered = coverage.coverage(cluster)
-    found = [node.name for node in plans if node.forecasts and node.name not in covered.nodes]
-    outside = (True for name in found for _ in outside_checks.outside(name, cluster))
-    doubts = covered.unseen or not covered.unsure.keys().isdisjoint(found) or any(outside)
-    return None if doubts and found else tuple(sorted(found))
+    vms = {node.name: [row.vmi for row in node.forecasts] for node in plans}
+    return outside_checks.uncovered(vms, cluster)
 
 
 def _unread_nodes(plans: Sequence[NodePlan], cluster: Cluster) -> Iterator[str]:
@@ -324,12 +330,13 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
     ]
     doubts += [found.unseen for found in (*moving, *visitors) if found.unseen]
     room, without = _room(moving, node, cluster)
+    forecasts = tuple(crowded_vms.told(forecasts, room, cluster))
     packing, unseen = (
         _room(forecasts, node, cluster) if len(moving) < len(forecasts) else (room, without)
     )
     doubts += [*without, *pods.unseen]
     unseen += [found.unseen for found in forecasts if found.unseen]
-    waiting = tuple(_waiting(forecasts, packing, cluster)) if room.fits else ()
+    waiting = tuple(crowded_vms.waiting(forecasts, packing, cluster)) if room.fits else ()
     return NodePlan(
         name,
         tuple(_state(node)),
@@ -379,27 +386,10 @@ def _room(
 def _notes(node: Object | None, forecasts: Sequence[Forecast], cluster: Cluster) -> Iterator[str]:
     if node is not None:
         yield from node_notes.notes(node, cluster)
-    moving = [found.vmi for found in forecasts if found.outcome is VmOutcome.MIGRATES]
+    rows = (each for each in forecasts if each.outcome is VmOutcome.MIGRATES)
+    # what is under way has its own time-out
+    moving = [each.vmi for each in rows if each.state.migration is None]
     yield from vm_states_failures.long_migrations(moving, cluster)
-
-
-def _waiting(forecasts: Sequence[Forecast], packing: Packing, cluster: Cluster) -> Iterator[str]:
-    """Yield which VMs that are shut down start again only after the drain, and why."""
-    ends = {found.vmi.full_name for found in forecasts if found.outcome in vm_outcomes.SHUT_DOWN}
-    for vmi, why in capacity.waiting(packing, _leaving(forecasts), cluster):
-        if vmi.full_name in ends:
-            here, one = (
-                vmi.at("status", "nodeName").text,
-                " or another VM in its place" * (len(ends) > 1),
-            )
-            yield ended(
-                f"{vmi.full_name}{one} stays Pending until {here} is back or another node has "
-                f"room: {why}"
-            )
-
-
-def _leaving(forecasts: Sequence[Forecast]) -> list[Leaving]:
-    return [Leaving(found.vmi, found.target) for found in forecasts if found.needs_room]
 
 
 def _packing(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:
@@ -408,14 +398,10 @@ def _packing(forecasts: Sequence[Forecast], cluster: Cluster) -> Packing:
     Where all of them find no room, ``fits`` is false only if those that certainly need room find
     none.
     """
-    packing = capacity.packing(_leaving(forecasts), cluster)
+    packing = capacity.packing(crowded_vms.leaving(forecasts), cluster)
     if packing.fits is not False or not any(found.may_stop for found in forecasts):
         return packing
-    certain = [
-        Leaving(found.vmi, found.target)
-        for found in forecasts
-        if found.needs_room and not found.may_stop
-    ]
+    certain = crowded_vms.leaving([found for found in forecasts if not found.may_stop])
     return (
         packing if capacity.packing(certain, cluster).fits is False else replace(packing, fits=None)
     )

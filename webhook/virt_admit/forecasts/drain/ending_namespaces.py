@@ -12,7 +12,7 @@ from virt_admit.model.kubernetes.kinds import NAMESPACE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
 _REMAINS = (
@@ -36,7 +36,8 @@ def reason(vmi: Object, cluster: Cluster) -> str:
         if (condition := namespace.condition(kind))["status"].text == "True"
     )
     words = next((each["message"].text for each in said if each["message"].text), "")
-    return f"namespace {namespace.name} is being deleted{f' ({cut(words, 200)})' if words else ''}"
+    why = f" ({cut_middle(words, 200)})" if words else ""
+    return f"namespace {namespace.name} is being deleted{why}"
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:

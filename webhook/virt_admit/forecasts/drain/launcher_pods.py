@@ -11,18 +11,17 @@ import datetime
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from virt_admit.forecasts.placement import pod_starts
+from virt_admit.forecasts.placement.starts import pod_starts, started_pods
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import expand, lifecycle, migrations, vmis, vms
+from virt_admit.model.kubevirt.instances import expand, lifecycle, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB, is_launcher
 from virt_admit.model.lookups import find
-from virt_admit.model.scheduler.pods import FINISHED
 
 DOMAIN: Final = "kubevirt.io/domain"
 """Annotation of a virt-launcher pod: the name of its VMI."""
@@ -56,7 +55,7 @@ def lost_its_vmi(pod: Object, cluster: Cluster) -> bool:
     name = pod.annotations.get(DOMAIN)
     if not is_launcher(pod) or not name:
         return False
-    age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
+    age = clock.age(pod, cluster)
     try:
         if age is None:
             for unread in more_may_exist(cluster, NODE):  # their heartbeats are the clock
@@ -99,7 +98,8 @@ def goes_before_its_guest(pod: Object, cluster: Cluster) -> bool:
         "Scheduling",
     ):
         return False
-    if pod_starts.failure(pod, cluster) and pod_starts.attachment_fault(pod, cluster) is None:
+    fails = pod_starts.fault(pod, cluster) is not None
+    if fails and started_pods.attachment_fault(pod, cluster) is None:
         return False  # what fails, such as the network plugin, may keep the pod from ending as well
     strategy = expand.strategy(vmi, cluster).value
     return lifecycle.eviction(strategy, vmis.migratable(vmi) is True) is Eviction.SHUTS_DOWN
@@ -116,7 +116,7 @@ def require_known_guest(pod: Object, cluster: Cluster) -> None:
         Unseen: the pod runs a guest of which nothing else is known here.
     """
     name = vm_ledger.vmi_name(pod) or pod.annotations.get(DOMAIN, "")
-    if not is_launcher(pod) or pod.at("status", "phase").text in FINISHED:
+    if not is_launcher(pod) or pod.ended:
         return
     node = pod.at("spec", "nodeName").text
     here = entry(cluster, vmis.by_node, node or "") or ()
@@ -136,11 +136,7 @@ def require_known_guest(pod: Object, cluster: Cluster) -> None:
         migration["sourceNode"].text,
         migration["targetNode"].text,
     )
-    if (
-        node in known
-        or MIGRATION_JOB in pod.labels
-        or vmi.at("status", "phase").text in migrations.FINAL_PHASES
-    ):
+    if node in known or MIGRATION_JOB in pod.labels or vmi.ended:
         return
     says = f"is on {known[0]}" if known[0] else "has no node yet"
     raise Unseen(f"what becomes of pod {pod.full_name}: its VMI {name} {says}")

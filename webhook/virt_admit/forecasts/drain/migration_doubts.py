@@ -19,15 +19,15 @@ from virt_admit.forecasts.placement import (
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, unattached_networks
-from virt_admit.forecasts.placement.components.drivers import driver_faults
+from virt_admit.forecasts.placement.components.drivers import driver_faults, refusing_storage
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
-from virt_admit.forecasts.placement.refusals import unserved_nodes
+from virt_admit.forecasts.placement.refusals import refused_managers, unserved_nodes
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import MIGRATION_POLICY
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, MIGRATION_POLICY
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -45,24 +45,26 @@ from virt_admit.model.problems import Problem, ProblemCause
 READS: Final = union(
     pod_security.READS,
     start_doubts.READS,
+    refused_managers.READS,
     node_health.READS,
     unattached_networks.READS,
     left_taints.READS,
     lost_quorums.READS,
     rejected_targets.READS,
+    {CEPH_CLUSTER: ("metadata.ownerReferences", "status.ceph")},
 )
 
 
-def doubt(
-    vmi: Object, target: SchedulingTarget, cluster: Cluster, *, evicted: bool = True
-) -> Problem | None:
+def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     """Return why a migration that KubeVirt starts may fail, where objects do not decide it; None:
     no doubt.
-
-    ``evicted``: whether a drain asks for it, which evicts the pods that attach its disks as well.
     """
     if paused := paused_guests.doubt(vmi, cluster):
         return paused
+    spec, namespace = vmi["spec"], vms.namespace_of(vmi)
+    claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
+    if waits := refusing_storage.doubt(namespace, claims, cluster):
+        return waits
     if leader := no_target.leader(vmi, target, cluster):
         reason = (
             f"its pod affinity demands pod {leader}, which leaves "
@@ -98,31 +100,40 @@ def doubt(
     # its virt-handler sends the memory over this network
     if cut_off := pod_networks.doubt(cluster, here):
         return Problem(cut_off, pod_networks.remedy(cluster, here))
-    return _of_disks(vmi, cluster, evicted) or _slower_than_its_deadline(vmi, cluster)
+    return _of_disks(vmi, cluster) or _slower_than_its_deadline(vmi, cluster)
 
 
-def _of_disks(vmi: Object, cluster: Cluster, evicted: bool) -> Problem | None:
-    """Return why a migration may fail or disturb the guest by its disks; None: no doubt."""
+def _of_disks(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why a migration may fail by its disks; None: no doubt."""
     spec, namespace = vmi["spec"], vms.namespace_of(vmi)
-    attached = tuple(launcher_pod.attached_claims(spec))
-    in_guest = [claim for claim in attached if claim not in hotplugs.absent_claims(vmi)]
-    if (
-        evicted
-        and in_guest
-        and not versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since)
-    ):
-        reason = (
-            f"nothing keeps the pod that attaches {in_guest[0]}: its eviction may detach disks of "
-            "the running guest"
-        )
-        command = virtctl("migrate", vmi.name, namespace)
-        return Problem(reason, typed("migrate the VM before the drain", command))
-    claims = (*launcher_pod.claims(spec), *attached)
+    claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
     if shared := node_local_volumes.host_path_claim(namespace, claims, cluster):
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
         remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"
         return Problem(reason, typed(remedy, typed_remedies.shut_down_by_drains(vmi, "None")))
     return None
+
+
+def side_effect(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return what a drain that ends may do to the disks of a guest that migrates; None: nothing.
+
+    The pod that attaches them may be evicted before the guest has left, which then pauses at an
+    error (kubevirt/kubevirt#13523).
+    """
+    if versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
+        return None
+    absent = hotplugs.absent_claims(vmi)
+    claim = next(
+        (each for each in launcher_pod.attached_claims(vmi["spec"]) if each not in absent), ""
+    )
+    if not claim:
+        return None
+    reason = (
+        f"nothing keeps the pod that attaches {claim}: its eviction may detach disks of the "
+        "running guest, which then pauses at an I/O error"
+    )
+    command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
+    return Problem(reason, typed("migrate the VM before the drain", command))
 
 
 def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
@@ -134,15 +145,15 @@ def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
         # and nothing else refuses it
         return (target.placement.judged.get(node) or "").startswith(pod_networks.BROKEN)
 
+    pod, placement = target.pod, target.placement
     return (
         preemption_effects.problem(target, cluster)
         or start_doubts.network(takes, cluster)
         or start_doubts.reach(target, cluster)
-        or start_doubts.drivers(
-            target.placement.judged, target.pod.namespace, target.pod.claims, cluster
-        )
+        or start_doubts.drivers(placement.judged, pod.namespace, pod.claims, cluster)
         or start_doubts.plugins(target, cluster)
-        or driver_faults.doubt(target.pod.namespace, target.pod.claims, cluster)
+        or refused_managers.doubt(pod.namespace, pod.claims, placement.candidates, cluster)
+        or driver_faults.doubt(pod.namespace, pod.claims, cluster)
     )
 
 

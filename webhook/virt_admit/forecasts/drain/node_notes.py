@@ -26,7 +26,7 @@ from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
-from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
 from virt_admit.model.kubernetes.cluster import Cluster, cached, gather
 from virt_admit.model.kubernetes.kinds import (
@@ -37,13 +37,12 @@ from virt_admit.model.kubernetes.kinds import (
     NM,
     NM_KUBEVIRT,
     NODE,
-    VOLUME_ATTACHMENT,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.kubevirt.settings import migration_limits, removed_operators
-from virt_admit.model.messages import capital, count, cut, cut_middle, names
+from virt_admit.model.messages import capital, count, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
     harvester_upgrades,
@@ -54,6 +53,7 @@ from virt_admit.model.node_updates import (
     updaters,
 )
 from virt_admit.model.node_updates.node_phases import Phase
+from virt_admit.model.node_updates.operators import poolless_nodes
 from virt_admit.model.remediation import (
     control_plane,
     etcd_guard,
@@ -73,6 +73,7 @@ READS: Final[Reads] = union(
     unreported_devices.READS,
     deschedulers.READS,
     dying_claims.READS,
+    poolless_nodes.READS,
     {
         API_SERVICE: ("status.conditions",),
         CAPI_MACHINE: ("spec.clusterName",),
@@ -112,7 +113,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _locked(node, cluster)
     yield from (each.note for each in machine_twins.of_node(node.name, cluster))
     yield from _held(node, cluster)
-    yield from filter(None, (cluster.cached(_time_outs).get(node.name),))
+    yield from filter(None, (cluster.cached(time_outs).get(node.name),))
     yield from cluster.cached(_config_pools).get(node.name, ())
 
 
@@ -155,7 +156,7 @@ def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:
     told = [
         each.note
         for each in component_states.held(cluster)
-        if node.name in each.nodes and not each.silent
+        if (node.name in each.nodes or each.refused) and not each.silent
     ]
     yield from told
     if not told:
@@ -247,10 +248,8 @@ def _left_in_maintenance(node: Object, cluster: Cluster) -> Iterator[str]:
     if not node.annotation(maintenance_updates.REQUESTED).present:
         return
     cordoned = node.at("spec", "unschedulable").boolean
-    again, words = (
-        maintenance_updates.cordoned_again(node, cluster),
-        maintenance_updates.way_back(node),
-    )
+    again = maintenance_updates.cordoned_again(node, cluster)
+    words = maintenance_updates.way_back(node)
     asked = f"annotation {maintenance_updates.REQUESTED}"
     if cordoned and not again:
         yield (
@@ -269,17 +268,14 @@ def _left_in_maintenance(node: Object, cluster: Cluster) -> Iterator[str]:
 def _not_detached(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which volumes do not leave a node: pods that need them elsewhere do not start."""
     for found in volume_attachments.stuck(node.name, cluster):
-        asked = clock.since(found.metadata["deletionTimestamp"].text, cluster)
-        since = f" for {clock.duration(asked)}" if asked is not None else ""
-        name, described = (
-            volume_attachments.volume(found),
-            kubectl("describe", VOLUME_ATTACHMENT, found.name),
-        )
+        since = clock.lasting(found.metadata["deletionTimestamp"].text, cluster)
+        name = volume_attachments.volume(found)
+        remedy = volume_attachments.detach_remedy(found, cluster)
         error = cut_middle(volume_attachments.detach_error(found), 200)
         yield (
             f"Volume {name or found.name} cannot be detached from this node{since}: {error}. Pods "
             "that need it do not start elsewhere, and Cluster API keeps a Machine until it is "
-            f"detached. See the driver's controller, and: {described}"
+            f"detached. {capital(remedy)}"
         )
 
 
@@ -368,7 +364,7 @@ def _held(node: Object, cluster: Cluster) -> Iterator[str]:
             yield f"{held.why}. {held.remedy}"
 
 
-def _time_outs(cluster: Cluster) -> Mapping[str, str]:
+def time_outs(cluster: Cluster) -> Mapping[str, str]:
     """Return for nodes whose Machine is being deleted what Cluster API does when its drain time-out
     passes.
     """
@@ -392,25 +388,26 @@ def _time_outs(cluster: Cluster) -> Mapping[str, str]:
                 f"{_IGNORED if node_health.silence_now(node, cluster) else ''}"
             )
         elif end is not None:
-            detach = machine_drain.detach_timeout(machine)
-            after = (
-                (
-                    "VMs with attached volumes that still run then keep the node waiting without "
-                    "limit, others are lost with it"
-                )
-                if detach is None
-                else (
-                    f"VMs that still run {clock.duration(timedelta(seconds=detach))} later are "
-                    "lost with the node"
-                )
-            )
+            after = _after_time_out(machine, node, cluster)
             over = vm_states_times.is_over(end, cluster)
             begin = "The time of Cluster API's" if over else "Cluster API ends the"
-            ends = (
-                f"{'was over ' if over else ''}at {vm_states_times.moment(end, clock.now(cluster))}"
-            )
+            at = vm_states_times.moment(end, clock.now(cluster))
+            ends = f"was over at {at}" if over else f"at {at}"
             found[node] = f"{begin} drain for Machine {machine.name} {ends}: {after}."
     return found
+
+
+def _after_time_out(machine: Object, node: str, cluster: Cluster) -> str:
+    detach = machine_drain.detach_timeout(machine)
+    if detach == 0 or not kept_volumes.may_wait(node, cluster):
+        return "VMs that still run then are lost with the node"
+    if detach is not None:
+        later = clock.duration(timedelta(seconds=detach))
+        return f"VMs that still run {later} later are lost with the node, sooner without volumes"
+    return (
+        "VMs with attached volumes that still run then keep the node waiting without limit, others "
+        "are lost with it"
+    )
 
 
 _IGNORED: Final = (
@@ -429,7 +426,7 @@ def _drain_waits(machine: Object, cluster: Cluster) -> str:
     """Return for what a Machine says that its drain waits; empty: it does not."""
     words, began = machine_drain.reported(machine)
     since = f" has waited for {age}" if (age := vm_states_times.age(began, cluster)) else " waits"
-    return f"by its words it{since}: {cut(words.rstrip('.'), 200)}" if words else ""
+    return f"by its words it{since}: {cut_middle(words.rstrip('.'), 200)}" if words else ""
 
 
 def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
@@ -439,6 +436,8 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     found = {node.name: list(_of_pool(pool, own, node)) for pool, own in members for node in own}
     for overlap in machine_pools.overlaps(pools, every):
         found.setdefault(overlap.node.name, []).append(f"{overlap.effect}.")
+    for each in poolless_nodes.of_cluster(cluster).values():
+        found[each.name] = [f"{capital(each.reason)}. {each.remedy}"]
     return found
 
 
@@ -462,7 +461,8 @@ def paused_pools(cluster: Cluster) -> Iterator[str]:
     """Yield which MachineConfigPools with nodes are paused."""
     for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)):
         if own and pool.at("spec", "paused").boolean:
-            yield sriov_drains.words(pool, own)
+            which = "its node is" if len(own) == 1 else f"its {len(own)} nodes are"
+            yield f"{sriov_drains.words(pool, own)}, so {which} not updated"
 
 
 def _of_pool(pool: Object, own: Sequence[Object], node: Object) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migrations, vms
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
 
 Name = tuple[str, str]
@@ -46,7 +46,7 @@ def _vmi_keys(data: Mapping[str, Any]) -> Iterator[Hashable]:
 def _migration_keys(data: Mapping[str, Any]) -> Iterator[Hashable]:
     migration = Object(dict(data))
     yield ("vmi", vms.namespace_of(migration), migration.at("spec", "vmiName").text or "")
-    if migration.at("status", "phase").text not in migrations.FINAL_PHASES:
+    if not migration.ended:
         yield _OPEN
     source = migration.at("status", "migrationState", "sourceNode").text
     if source:

@@ -18,7 +18,6 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import Phase
@@ -189,7 +188,7 @@ def _moved(cluster: Cluster) -> dict[str, datetime]:
 
 def _source(migration: Object, cluster: Cluster) -> str:
     recorded = migration.at("status", "migrationState", "sourceNode").text
-    if recorded or migration.at("status", "phase").text in migrations.FINAL_PHASES:
+    if recorded or migration.ended:
         return recorded or ""
     try:
         vmi = cluster.get(VMI, migration.namespace, migration.at("spec", "vmiName").text or "")

@@ -20,8 +20,10 @@ from virt_admit.forecasts.drain.states.vm_states_failures import (
     VOLUME_REMEDY,
 )
 from virt_admit.forecasts.placement import candidates, network_reach, permanent_constraints
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
-from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
+from virt_admit.forecasts.placement.components.drivers import shared_taints
+from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed, virtctl
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
@@ -40,9 +42,14 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.launcher import left_selectors
-from virt_admit.model.kubevirt.settings import configuration, live_updates, versions
+from virt_admit.model.kubevirt.settings import (
+    configuration,
+    live_updates,
+    migration_limits,
+    versions,
+)
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import command_of
+from virt_admit.model.messages import command_of, without_command
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
 
@@ -54,11 +61,22 @@ SHUT_DOWN: Final = "let drains shut the guest down"
 
 def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     """Return a problem whose remedy ends with the command, if it has one."""
-    found = _with_command(problem, vmi, cluster)
+    found = _not_yet(_with_command(problem, vmi, cluster), vmi, cluster)
     other = changed_disks.safe(found.remedy, vmi, cluster)
     return (
         found if other == found.remedy else found._replace(remedy=other, command=command_of(other))
     )
+
+
+def _not_yet(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
+    """Return a problem whose remedy restarts a VM, with what has to end before."""
+    restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
+    barring = shared_taints.barring(vmi, cluster) if restart in problem.remedy else ""
+    if not barring:
+        return problem
+    words = without_command(problem.remedy)
+    later = f"{words}, but not before taint {barring} is off the nodes, as it would stay Pending"
+    return problem._replace(remedy=typed(later, command_of(problem.remedy)))
 
 
 def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
@@ -72,7 +90,7 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     if other is not None:
         return other
     command = problem.command or _COMMANDS.get(cause, _accept_downtime)(problem, owned, cluster)
-    remedy = f"{problem.remedy}{_next_start(owned, command)}"
+    remedy = f"{problem.remedy}{_next_start(owned, command, problem.remedy)}"
     if not command:  # nothing owns the VMI, so that nothing would start it again
         remedy = (
             f"{remedy.removesuffix(SHUT_DOWN)}make it a VirtualMachine"
@@ -80,7 +98,12 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
             else remedy
         )
         command = about("get", vmi, VMI, "-o", "yaml")
-    return problem._replace(remedy=typed(remedy, command), command=command)
+    first, several, rest = remedy.partition(", or ")
+    if several and remedy.startswith(VOLUME_REMEDY):  # the settings are those of the first way
+        whole = typed(first, command, f"or {rest}")
+    else:
+        whole = typed(remedy, command)
+    return problem._replace(remedy=whole, command=command)
 
 
 _PLACES: Final = (ProblemCause.NO_OTHER_NODE, ProblemCause.NO_ROOM, ProblemCause.NO_TARGET)
@@ -134,21 +157,24 @@ def stopped(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
     """Return a problem with the command that stops a VM for the maintenance of its node; None:
     it is about something else.
 
-    A VM that is restarted to get another eviction strategy would wait for its own node if that is
-    cordoned and no other one takes it.
+    A VM that is restarted to get another eviction strategy would wait if no other node takes it,
+    and its own one is cordoned or refuses a new pod of it, as for a taint that came later.
     """
-    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text)
     cause = problem.id.cause if problem.id is not None else problem.cause
     if (
         cause not in _PLACES
         or not problem.remedy.endswith(SHUT_DOWN)
         or node is None
-        or node.at("spec", "unschedulable").boolean is not True
         or vmis.owner(vmi, "VirtualMachine") is None
     ):
         return None
-    placement = candidates.target(vmi, cluster, moves=False).placement
-    if placement.has_candidate or not placement.is_certain:
+    target = candidates.target(vmi, cluster, moves=False)
+    if target.placement.has_candidate or not target.placement.is_certain:
+        return None
+    if refusal := _refused_by(node.name, target, cluster):
+        return _kept_up(problem, node.name, refusal)
+    if node.at("spec", "unschedulable").boolean is not True:
         return None
     stop, start = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("stop", "start"))
     words = (
@@ -156,6 +182,29 @@ def stopped(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
         f"start it then ({start}), as a restart now would leave it Pending"
     )
     return problem._replace(remedy=typed(words, stop), command=stop)
+
+
+def _kept_up(problem: Problem, node: str, refusal: str) -> Problem:
+    """Return a problem without the alternative that restarts a VM which its own node would refuse
+    too.
+    """
+    words = problem.remedy.removesuffix(SHUT_DOWN).removesuffix(", or ")
+    keep = f"do not restart the VM before, as {node} would refuse it too ({refusal})"
+    words = f"{words}, and {keep}" if words else keep
+    command = problem.command or kubectl("describe", NODE, node)
+    return problem._replace(remedy=typed(words, command), command=command)
+
+
+def _refused_by(node: str, target: SchedulingTarget, cluster: Cluster) -> str:
+    """Return why the own node of a VM would refuse a new pod of it, whatever room it has and
+    whether it is cordoned; empty: it takes one, or that is not known.
+    """
+    again = candidates.scheduler(cluster).place(target.pod, gone=target.gone)
+    passing = ("cordoned", f"taint {migration_limits.drain_taint(cluster)}")
+    causes = again.refusals.get(node, "").split("; ")
+    return "; ".join(
+        each for each in causes if each not in passing and not each.endswith(" missing")
+    )
 
 
 def _with_owner(vmi: Object, cluster: Cluster) -> Object:
@@ -173,7 +222,7 @@ def _with_owner(vmi: Object, cluster: Cluster) -> Object:
 def of_blocker(blocker: Blocker) -> str:
     """Return the remedy of something other than a VM, with the command that shows or repairs it."""
     kind = next((kind for kind in kinds.ALL if kind.kind == blocker.kind), None)
-    if kind is None or "kubectl " in blocker.remedy:
+    if kind is None or "kubectl " in blocker.remedy or command_of(blocker.remedy):
         return blocker.remedy
     verb = "edit" if kind is PDB and not blocker.now and "Write" in blocker.remedy else "describe"
     return typed(blocker.remedy, kubectl(verb, kind, blocker.name, blocker.namespace))
@@ -204,7 +253,7 @@ def or_migrates(remedy: str, vmi: Object) -> str:
     restart, migrate = (
         virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("restart", "migrate")
     )
-    words = remedy.removesuffix(f": {command}")
+    words = without_command(remedy)
     strategy = f"evictionStrategy LiveMigrate, which takes effect after its restart ({restart})"
     return typed(f"{words}, or {strategy}, or migrate it before the drain ({migrate})", command)
 
@@ -232,16 +281,16 @@ def _patch_vm(vmi: Object, data: Mapping[str, Any]) -> str:
     return merge_patch(VMIRS, owner, namespace, data) if owner else ""
 
 
-def _next_start(vmi: Object, command: str) -> str:
+def _next_start(vmi: Object, command: str, remedy: str) -> str:
     """Return how a command that changes the template of a VM takes effect; empty:
     it changes something else.
     """
     if '"template"' not in command or not _has_vm(vmi):
         return ""
-    return (
-        ", which takes effect after its restart "
-        f"({virtctl('restart', vmi.name, vms.namespace_of(vmi))})"
-    )
+    restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
+    if remedy.endswith("restart the VM"):
+        return f" ({restart})"
+    return f", which takes effect after its restart ({restart})"
 
 
 def _accept_downtime(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
@@ -399,4 +448,7 @@ def of_unseen(what: str) -> tuple[str, str]:
             if "network " in what
             else "select nodes that its volumes reach in the VM",
         )
+    if what.startswith(candidates.OFFERED):
+        see = shell("kubectl", "get", "nodes", "-L", argument(what.rpartition(" label ")[2]))
+        return f"it is not known {what}", typed("see why virt-handler does not label it", see)
     return f"cannot see {what}", "let virt-admit read it"

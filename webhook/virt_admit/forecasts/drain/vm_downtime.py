@@ -60,12 +60,13 @@ def grace(vmi: Object) -> int:
     return GRACE if said is None else max(0, said)
 
 
-def restart(vmi: Object) -> Downtime:
+def restart(row: Forecast) -> Downtime:
     """Return how long a VM is down that is shut down and starts on another node that has room for
-    it.
+    it; without limit if it may not start there.
     """
-    start = last_start(vmi)
-    return Downtime(start or 0, grace(vmi) + (START[1] if start is None else start))
+    start = last_start(row.vmi)
+    longest = grace(row.vmi) + (START[1] if start is None else start)
+    return Downtime(start or 0, None if row.doubtful else longest)
 
 
 def of(row: Forecast) -> Downtime | None:
@@ -78,7 +79,7 @@ def of(row: Forecast) -> Downtime | None:
         return NONE
     if row.outcome not in SHUT_DOWN:
         return None
-    found = restart(row.vmi)
+    found = restart(row)
     goes_on = (
         row.outcome is VmOutcome.RESTARTS
         and row.placement.is_certain

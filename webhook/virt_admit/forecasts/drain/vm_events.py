@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
+from virt_admit.forecasts.drain.changes import pending_changes
 from virt_admit.forecasts.drain.control import control_path, overruling
 from virt_admit.forecasts.drain.control.control_path import Component, ControlPath
 from virt_admit.forecasts.drain.drain_plan import NodePlan
@@ -18,7 +19,9 @@ from virt_admit.forecasts.drain.states import lost_launchers, vm_states_failures
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, StateEffect
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
-from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.placement import no_target, virt_handlers
+from virt_admit.forecasts.placement.components.drivers import shared_taints
+from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import (
@@ -28,11 +31,13 @@ from virt_admit.model.kubernetes.kinds import (
     VALIDATING_CONFIGURATION,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import lifecycle, migrations, vmis, vms
+from virt_admit.model.kubevirt.instances import lifecycle, migration_failures, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
+from virt_admit.model.kubevirt.launcher import without_kvm
 from virt_admit.model.kubevirt.settings import removed_operators
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import ProblemCause
+from virt_admit.model.scheduler import controller_taints
 
 
 class VmEvent(enum.StrEnum):
@@ -71,6 +76,8 @@ class EventForecast:
     remedy: str = ""
     unseen: str = ""
     """What could not be read, so that the outcome is not known."""
+    never: str = ""
+    """Of a migration: why none succeeds before a VM or a node is changed; empty: one may."""
 
 
 NOT_RUNNING: Final = "it is not running"
@@ -141,8 +148,9 @@ def _update(vmi: Object, node: NodePlan, cluster: Cluster) -> EventForecast:
     if lost := _lost(vmi, cluster):
         return EventForecast(VmEvent.UPDATE, EventEffect.UNKNOWN, lost)
     found = workload_updates.update(vmi, methods, cluster)
-    if found.reach is Reach.MIGRATED:  # it looks at nothing that may keep the migration from ending
-        asked = _asked(vmi, node, cluster)
+    if found.reach is Reach.MIGRATED:
+        # it looks at nothing that may keep the migration from ending
+        asked = _asked(vmi, node, cluster, updated=found.by_release)
         reach = _REACH.get(asked.outcome, found.reach)
         if reach is not found.reach:
             return replace(asked, event=VmEvent.UPDATE, outcome=str(reach))
@@ -214,12 +222,12 @@ def _waiting(vmi: Object, cluster: Cluster) -> str:
         return ""
     if changed := changed_disks.of_either(vmi, cluster):
         return f"; {changed_disks.words(changed)}"
-    if vm is None or not migrations.condition_is_true(vm, "RestartRequired"):
+    if vm is None or not vm.is_true("RestartRequired"):
         return ""
-    said = " ".join((vm.condition("RestartRequired")["message"].text or "").split())
+    said = vm.condition("RestartRequired")["message"].words
     return (
         "; changes of its VM wait for a restart, which a reboot is "
-        f"not{f': {cut(said, 200)}' if said else ''}"
+        f"not{f': {cut_middle(said, 200)}' if said else ''}"
     )
 
 
@@ -229,7 +237,8 @@ def _waiting(vmi: Object, cluster: Cluster) -> str:
 def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast:
     refused, remedy = _refused(row, cluster)
     if refused:
-        return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, refused, remedy)
+        never = _never(vm_outcomes.asked_migration(row.vmi, cluster), cluster)
+        return EventForecast(VmEvent.MIGRATION, EventEffect.REFUSED, refused, remedy, never=never)
     asked = _asked(row.vmi, node, cluster, row.state.others)
     # it would wait for the same places
     if row.state.holders and asked.outcome == EventEffect.STARTS:
@@ -239,10 +248,12 @@ def _migration(row: Forecast, node: NodePlan, cluster: Cluster) -> EventForecast
     return asked
 
 
-def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> EventForecast:
+def _asked(
+    vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0, *, updated: bool = False
+) -> EventForecast:
     """Return what becomes of a migration of a VM that KubeVirt accepts.
 
-    ``others``: how many wait before it.
+    ``others``: how many wait before it. ``updated``: as for ``vm_outcomes.asked_migration``.
     """
     if vmis.migratable(vmi) is None:
         what = f"condition LiveMigratable of {vmi.full_name}"
@@ -255,15 +266,17 @@ def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> Ev
     if any(each.healthy is False for each in broken):
         return _without(next(each for each in broken if each.healthy is False), EventEffect.REFUSED)
     of_node = next((each for each in cluster.known(NODE) if each.name == node.name), None)
+    asked = vm_outcomes.asked_migration(vmi, cluster, updated=updated)
     (found,), _, doubts = overruling.overrule(
-        [vm_outcomes.asked_migration(vmi, cluster)], of_node, _webhooks(node.name, cluster), cluster
+        [asked], of_node, _webhooks(node.name, cluster), cluster
     )
     if silent or found.outcome is VmOutcome.BLOCKS:
         again = vm_states_failures.repeats(vmi, found.state, found.target, cluster)
         known = any(each.cause == ProblemCause.MIGRATION_FAILS for each in found.problems)
         fails = not silent and (known or (again is not None and again.effect is StateEffect.BLOCKS))
         effect = EventEffect.FAILS if fails else EventEffect.REFUSED
-        return EventForecast(VmEvent.MIGRATION, effect, _why(found), found.remedy)
+        never = _never(found, cluster)
+        return EventForecast(VmEvent.MIGRATION, effect, _why(found), found.remedy, never=never)
     if found.outcome is VmOutcome.UNKNOWN:
         return EventForecast(
             VmEvent.MIGRATION, EventEffect.UNKNOWN, _why(found), found.remedy, found.unseen
@@ -274,10 +287,41 @@ def _asked(vmi: Object, node: NodePlan, cluster: Cluster, others: int = 0) -> Ev
         reason = f"cannot determine {doubts[0]}"
         return EventForecast(VmEvent.MIGRATION, EventEffect.UNKNOWN, reason, unseen=doubts[0])
     slow = vm_states_failures.long_migration(vmi, cluster)
-    where = _where(found, others)
-    return EventForecast(
-        VmEvent.MIGRATION, EventEffect.STARTS, f"{where}; {slow}" if slow else where
-    )
+    waits, where = pending_changes.problem(vmi, cluster), _where(found, others)
+    brings = f"brings {pending_changes.pending(vmi)}" if waits is not None else ""
+    reason, remedy = "; ".join(filter(None, (where, slow, brings))), waits.remedy if waits else ""
+    return EventForecast(VmEvent.MIGRATION, EventEffect.STARTS, reason, remedy)
+
+
+def _never(asked: Forecast, cluster: Cluster) -> str:
+    """Return why no migration of a VMI succeeds before it or a node is changed; empty: one may.
+
+    A taint of a controller passes, and a device may be offered later. ``asked``: what becomes of
+    one that is asked for now.
+    """
+    vmi, target = asked.vmi, asked.target
+    if asked.outcome is not VmOutcome.BLOCKS or asked.state.placed:
+        return ""
+    fails = vm_states_failures.of_pairs(vmi, asked.state, target, cluster) is not None
+    untried = {*target.placement.candidates, *target.placement.undetermined}
+    if fails and (not untried or vm_states_failures.of_devices(vmi, cluster)):
+        return "its migrations fail on every node for a cause that stays"
+    causes = [cause for why in target.placement.refusals.values() for cause in why.split("; ")]
+    if affinity_partners.keeps_both(target.pod, causes, cluster):
+        return "it and another VM have to run side by side, and neither goes first"
+    keys = {cause.removeprefix("taint ") for cause in causes}
+    passes = any(map(controller_taints.owner, keys))
+    passes = passes or not keys.isdisjoint(shared_taints.known(cluster))
+    passes = passes or any(without_kvm.is_off(name, cluster) for name in target.placement.refusals)
+    failed = migration_failures.impossible_targets(vmi, cluster)
+    sizes = {name: size for name, size in target.pod.requests.items() if "/" not in name}
+    needs = target._replace(pod=replace(target.pod, requests=sizes))
+    lasts = causes and not passes
+    if lasts and no_target.is_lasting(needs, vmi, cluster, refused=failed):
+        gap = no_target.frequency_gap(vmi, cluster)
+        updates = gap is not None and gap.updates
+        return f"no other node can {'take it before an update' if updates else 'ever take it'}"
+    return ""
 
 
 def _why(asked: Forecast) -> str:
@@ -337,12 +381,14 @@ def _under_way(row: Forecast, cluster: Cluster) -> tuple[str, str]:
     ):
         why = row.reason.partition(", but ")[2] or row.reason
         return f"{', and ' if why.startswith('its last ') else ': '}{why}", row.remedy
-    return (f": {ruled.reason}", "") if ruled is not None else ("", "")
+    said = "" if ruled is None or row.outcome is VmOutcome.MIGRATES else f": {ruled.reason}"
+    return said, ""
 
 
 def _where(found: Forecast, ahead: int) -> str:
     nodes: Sequence[str] = found.placement.certain or ()
-    queue = f" after {ahead} others that wait for a place" if ahead else ""
+    others = "another one that waits" if ahead == 1 else f"{ahead} others that wait"
+    queue = f" after {others} for a place" if ahead else ""
     return (
         f"to {nodes[0]}{queue}"
         if len(nodes) == 1

@@ -21,6 +21,7 @@ from virt_admit.forecasts.drain import (
     vm_problems,
     vmi_evictions,
 )
+from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.states import (
     dying_pods,
@@ -97,6 +98,10 @@ class Forecast:
     """One for each cause that keeps the VM on its node, each with its id.
     Empty unless it blocks the drain.
     """
+    doubtful: bool = False
+    """Whether a VM that is shut down may not start elsewhere, as its reason says."""
+    unless: str = ""
+    """When the VM stays off after all; empty: the outcome is certain."""
 
     @property
     def placement(self) -> Placement:
@@ -126,6 +131,7 @@ class _Verdict(NamedTuple):
     unseen: str = ""
     may_stop: bool = False
     problems: tuple[Problem, ...] = ()
+    doubtful: bool = False
 
     @classmethod
     def blocks(cls, problem: Problem, reason: str = "", more: Iterable[Problem] = ()) -> _Verdict:
@@ -149,6 +155,7 @@ class _Verdict(NamedTuple):
 
 ASKED: Final = "asked for now"
 """Why a VMI migrates that no drain evicts."""
+CAN: Final = "it can migrate"
 _Find = Callable[[bool], SchedulingTarget]
 """Where the VMI could go, by whether it migrates."""
 
@@ -158,35 +165,26 @@ def forecast(vmi: Object, cluster: Cluster) -> Forecast:
 
     Never raises: ``UNKNOWN`` if data is missing.
     """
-    find = functools.cache(functools.partial(_target, vmi, cluster))
-    return _forecast(vmi, vm_states.of(vmi, cluster), cluster, find)
+    state = vm_states.of(vmi, cluster)
+    return _forecast(vmi, state, cluster, _finder(vmi, state, cluster))
 
 
-def asked_migration(vmi: Object, cluster: Cluster) -> Forecast:
+def asked_migration(vmi: Object, cluster: Cluster, *, updated: bool = False) -> Forecast:
     """Return what becomes of a migration of a VMI at rest that is asked for now,
     whatever its eviction strategy.
 
-    ``MIGRATES``, ``BLOCKS`` or ``UNKNOWN``. Never raises.
+    ``MIGRATES``, ``BLOCKS`` or ``UNKNOWN``. Never raises. ``updated``: by a KubeVirt for which its
+    TSC frequency keeps it from no node, where nothing has begun yet.
     """
-    find, state = (
-        functools.cache(functools.partial(_target, vmi, cluster)),
-        vm_states.of(vmi, cluster),
-    )
+    state = AT_REST if updated else vm_states.of(vmi, cluster)
+    find = _finder(vmi, state, cluster, updated=updated)
     try:
         verdict = _migrate(vmi, state, cluster, find, ASKED)
     except Unseen as blind:
         verdict = _Verdict.unread(blind, may_stop=False)
-    outcome, problems = verdict.outcome, verdict.problems
+    outcome, unseen, problems = verdict.outcome, verdict.unseen, verdict.problems
     return Forecast(
-        vmi,
-        outcome,
-        verdict.reason,
-        verdict.remedy,
-        find(True),
-        verdict.unseen,
-        False,
-        state,
-        problems,
+        vmi, outcome, verdict.reason, verdict.remedy, find(True), unseen, False, state, problems
     )
 
 
@@ -195,8 +193,8 @@ def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
     or have left it while their old pod has not ended.
     """
     for vmi, state in vm_states.visitors(node, cluster):
-        find = functools.cache(functools.partial(_target, vmi, cluster))
         if state.state is State.ARRIVED:
+            find = _finder(vmi, vm_states.of(vmi, cluster), cluster)
             ruled = vm_states_outcomes.ruling(vmi, state, cluster)
             outcome = _OF_VISITORS[ruled.effect if ruled is not None else StateEffect.WAITS]
             reason, remedy = (
@@ -204,18 +202,27 @@ def visitors(node: str, cluster: Cluster) -> Iterator[Forecast]:
             )
             yield Forecast(vmi, outcome, reason, remedy, find(True), state=state)
         else:
-            yield _forecast(vmi, state, cluster, find)
+            yield _forecast(vmi, state, cluster, _finder(vmi, state, cluster))
 
 
 # in the order of StateEffect
 _OF_VISITORS: Final = (VmOutcome.MIGRATES, VmOutcome.UNKNOWN, VmOutcome.BLOCKS)
 
 
-def _target(vmi: Object, cluster: Cluster, moves: bool) -> SchedulingTarget:
-    target = start_doubts.without_broken_nodes(
-        candidates.target(vmi, cluster, moves=moves), cluster
-    )
-    return vm_states_failures.without_impossible(target, vmi, cluster) if moves else target
+def _finder(vmi: Object, state: VmState, cluster: Cluster, *, updated: bool = False) -> _Find:
+    """Return a function that finds where a VMI could go, each way once.
+
+    ``state``: that of the VMI on its node.
+    """
+    return functools.cache(functools.partial(_target, vmi, state, cluster, updated))
+
+
+def _target(
+    vmi: Object, state: VmState, cluster: Cluster, updated: bool, moves: bool
+) -> SchedulingTarget:
+    find = no_target.updated_target if updated else candidates.target
+    target = start_doubts.without_broken_nodes(find(vmi, cluster, moves=moves), cluster)
+    return vm_states_failures.without_impossible(target, vmi, state, cluster) if moves else target
 
 
 def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> Forecast:
@@ -226,20 +233,18 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
     if verdict.outcome in SHUT_DOWN and (other := changed_disks.of_either(vmi, cluster)):
         text = f"{verdict.reason}; {changed_disks.words(other)}"
         verdict = verdict._replace(reason=text, remedy=changed_disks.remedy(vmi, cluster))
-    target, unseen, may_stop = (
-        find(verdict.outcome not in SHUT_DOWN),
-        verdict.unseen,
-        verdict.may_stop,
-    )
+    if verdict.outcome in SHUT_DOWN and paused_guests.reason(vmi) == paused_guests.IO_ERROR:
+        paused = paused_guests.words(vmi, cluster)
+        verdict = verdict._replace(reason=f"{verdict.reason}; its guest is {paused}")
+    target = find(verdict.outcome not in SHUT_DOWN)
     typed_ones = (
         typed_remedies.with_command(problem.about(vmi), vmi, cluster)
         for problem in verdict.problems
     )
     problems = tuple(or_stays(problem, vmi, state, cluster) for problem in typed_ones)
     remedy = problems[0].remedy if problems else verdict.remedy
-    return Forecast(
-        vmi, verdict.outcome, verdict.reason, remedy, target, unseen, may_stop, state, problems
-    )
+    rest = verdict.unseen, verdict.may_stop, state, problems, verdict.doubtful
+    return Forecast(vmi, verdict.outcome, verdict.reason, remedy, target, *rest)
 
 
 def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdict:
@@ -318,7 +323,7 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     for open_end in (ruled, again):
         if open_end is not None and open_end.effect is StateEffect.UNKNOWN:
             return _Verdict(VmOutcome.UNKNOWN, open_end.reason, open_end.remedy)
-    doubt = migration_doubts.doubt(vmi, find(True), cluster, evicted=why != ASKED)
+    doubt = migration_doubts.doubt(vmi, find(True), cluster)
     if doubt is not None:
         reason = f"{why}, but {doubt.reason}"
         return _Verdict(VmOutcome.UNKNOWN, reason, doubt.remedy, f"{vmi.full_name}: {doubt.reason}")
@@ -329,7 +334,9 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
             raise Unseen(unread)
     if ruled is not None:
         return _Verdict(VmOutcome.MIGRATES, ruled.reason, ruled.remedy)
-    return _Verdict(VmOutcome.MIGRATES, f"{why}, and it can migrate{paused_guests.stays(vmi)}")
+    effect = None if why == ASKED else migration_doubts.side_effect(vmi, cluster)
+    said, remedy = (f", but {effect.reason}", effect.remedy) if effect else ("", "")
+    return _Verdict(VmOutcome.MIGRATES, f"{why}, and {CAN}{paused_guests.stays(vmi)}{said}", remedy)
 
 
 def _ends(cluster: Cluster) -> vm_states_outcomes.Ends:
@@ -390,7 +397,11 @@ def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Prob
     return (
         lambda: ending_namespaces.problem(vmi, cluster),
         lambda: cluster.cached(parallel_migrations.none_starts),
-        lambda: no_target.unless_it_follows(vmi, find(True), cluster),
+        lambda: mutual_drains.resolved(
+            no_target.unless_it_follows(vmi, find(True), cluster),
+            find(True).placement.refusals,
+            cluster,
+        ),
         lambda: rejected_targets.blocking(vmi, find(True), cluster),
         lambda: quotas.refusal(vmi, cluster),
     )
@@ -441,9 +452,8 @@ def _shut_down(
         reason = f"{why}; {after.why}, but only later: {problem.reason}"
         return _Verdict(VmOutcome.RESTARTS, reason, problem.remedy, may_stop=lasting is None)
     if unsure := migration_doubts.of_restart(vmi, find(False), cluster):
-        return _Verdict(
-            VmOutcome.RESTARTS, f"{why}; {after.why}, but {unsure.reason}", unsure.remedy
-        )
+        reason = f"{why}; {after.why}, but {unsure.reason}"
+        return _Verdict(VmOutcome.RESTARTS, reason, unsure.remedy, doubtful=True)
     return _Verdict(VmOutcome.RESTARTS, f"{why}; {after.why}")
 
 
@@ -465,9 +475,5 @@ _IN_MAINTENANCE: Final = {
 
 
 def never_completes(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why the migration of a migratable VMI will not complete; None: it will,
-    or that is unknown.
-
-    KubeVirt gives up such a migration after five minutes and repeats it forever.
-    """
+    """Return why no migration of a migratable VMI ends, however often tried; None: it may."""
     return vm_states_failures.failing(vmi, cluster) or no_target.nowhere_to_go(vmi, cluster)

@@ -13,7 +13,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability, vmis
 from virt_admit.model.kubevirt.instances.migratability import Reason
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
 
@@ -87,7 +87,7 @@ def _not_migratable(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[
     published = vmi.condition("LiveMigratable")["reason"].text
     if published and published not in reasons:
         reasons = {published: [], **reasons}
-    said = cut(" ".join((vmi.condition("LiveMigratable")["message"].text or "").split()), _LONGEST)
+    said = cut_middle(vmi.condition("LiveMigratable")["message"].words, _LONGEST)
     return tuple(
         _problem(name, found, said if name == published else "", reaction).about(vmi)
         for name, found in reasons.items()

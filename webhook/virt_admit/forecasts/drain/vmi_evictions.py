@@ -28,10 +28,7 @@ from virt_admit.model.lookups import ReviewCache
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 EVICTION_READS: Final = union(
-    vmis.READS,
-    expand.STRATEGY_READS,
-    disruption_budgets.READS,
-    changed_disks.DISK_READS,
+    vmis.READS, expand.STRATEGY_READS, disruption_budgets.READS, changed_disks.DISK_READS
 )
 """The fields that ``evictions`` reads."""
 
@@ -214,7 +211,7 @@ def _ready_mover(who: str, cluster: Cluster) -> Object | None:
     known."""
     known = _mover_pods(cluster) if "(CAPK)" in who else ()
     pods = (pod for pod in known if pod.name.startswith(_MOVERS[0]))
-    return next((pod for pod in pods if pod.condition("Ready")["status"].text == "True"), None)
+    return next((pod for pod in pods if pod.is_true("Ready")), None)
 
 
 def _no_migration(cluster: Cluster) -> Problem | None:

@@ -14,22 +14,34 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.drain import vm_outcomes, vm_problems, vmi_evictions
+from virt_admit.forecasts.drain.vmi_evictions import Effect
+from virt_admit.forecasts.placement import no_target
+from virt_admit.forecasts.placement.running_launchers import COPIES_TOLERATIONS
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, each
 from virt_admit.model.kubernetes.kinds import HCO, VMI
-from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.objects import FINAL_PHASES, Field, Object
 from virt_admit.model.kubevirt.instances import (
     disruption_budgets,
     expand,
     lifecycle,
     migrations,
+    tsc,
     vmis,
 )
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
+from virt_admit.model.kubevirt.settings.versions import (
+    Feature,
+    Version,
+    kubevirt_version,
+    parse_version,
+)
+from virt_admit.model.problems import ProblemCause
+from virt_admit.model.scheduler.node_labels import UNATTACHED
 
 LIVE_MIGRATE: Final = "LiveMigrate"
 EVICT: Final = "Evict"
@@ -98,15 +110,6 @@ def not_migratable(cluster: Cluster) -> Sequence[Object]:
     return tuple(vmi for vmi in running(cluster) if vmis.migratable(vmi) is False)
 
 
-@cached
-def restarting(cluster: Cluster) -> int:
-    """Return how many of the VMIs that cannot migrate are known to start again after an
-    eviction.
-    """
-    after = (after_shutdown(vmi, cluster) for vmi in not_migratable(cluster))
-    return sum(not isinstance(each, Unseen) and each.comes for each in after)
-
-
 class Evicted(NamedTuple):
     """The effect of an eviction on a running VMI."""
 
@@ -146,6 +149,19 @@ def outdated(cluster: Cluster) -> Sequence[Object]:
     return tuple(vmi for vmi in running(cluster) if vmis.OUTDATED in vmi.labels)
 
 
+def changed(cluster: Cluster) -> int:
+    """Return how many running VMIs KubeVirt counts as outdated too, as a change of them needs a
+    migration that has not begun (workload-updater.go#doesRequireMigration).
+    """
+    return sum(map(_is_changed, running(cluster)))
+
+
+def _is_changed(vmi: Object) -> bool:
+    state = vmi.at("status", "migrationState")
+    migrates = state.is_map and state["completed"].boolean is not True
+    return vmis.OUTDATED not in vmi.labels and migrations.is_changed(vmi) and not migrates
+
+
 def left_to_migrate(cluster: Cluster) -> bool:
     """Return whether an update of KubeVirt still has VMIs to migrate."""
     return any(vmis.migratable(vmi) for vmi in outdated(cluster))
@@ -161,12 +177,7 @@ def moving(cluster: Cluster) -> Sequence[Object]:
 
 
 def _is_moving(migration: Object) -> bool:
-    return migration.at("status", "phase").text not in (
-        None,
-        "",
-        "Pending",
-        *migrations.FINAL_PHASES,
-    )
+    return migration.at("status", "phase").text not in (None, "", "Pending", *FINAL_PHASES)
 
 
 def _named(vmi: Object) -> tuple[tuple[str, str], Object] | None:
@@ -213,6 +224,11 @@ class Update:
     reach: Reach
     reason: str
 
+    @property
+    def by_release(self) -> bool:
+        """Whether it migrates only because the next release is another one."""
+        return self.reason in (ACCEPTED, TOLERATED)
+
 
 def update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
     """Return how an update reaches a running VMI with these update methods (``LiveMigrate``,
@@ -238,7 +254,7 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
         return Update(
             vmi,
             Reach.NEVER,
-            "no update method is listed"
+            "no update method is listed, so its next migration or restart updates it"
             if can
             else f"it cannot migrate: {vmis.blocking_reason(vmi)}",
         )
@@ -254,7 +270,7 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
                 f"{vmis.blocking_reason(vmi)}",
             )
         case Eviction.WAITS:
-            return Update(vmi, Reach.NEVER, f"{said.phrase} refuses the eviction")
+            return _moved_outside(vmi, cluster)
     refused = disruption_budgets.blocking(vmi, cluster)
     if refused is not None:
         return Update(vmi, Reach.NEVER, refused.reason)
@@ -262,8 +278,53 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
     return Update(vmi, Reach.RESTARTED if after.comes else Reach.STOPPED, after.why)
 
 
+def _moved_outside(vmi: Object, cluster: Cluster) -> Update:
+    """Return how an update reaches a VMI with External, by what a drain says of its controller."""
+    found = vm_problems.with_mover(vmi_evictions.reaction(vmi, cluster), vmi, cluster)
+    if found.effect is Effect.SHUTS_DOWN:
+        after = vmis.comes_back(vmi, cluster)
+        reach = Reach.RESTARTED if after.comes else Reach.STOPPED
+        return Update(vmi, reach, f"{found.reason}; {after.why}")
+    reach = Reach.UNKNOWN if found.effect is Effect.ATTENDED else Reach.NEVER
+    return Update(vmi, reach, found.reason)
+
+
+TOLERATED: Final = (
+    f"by {COPIES_TOLERATIONS} or later, whose pods that attach volumes have the tolerations of the "
+    "VM"
+)
+ACCEPTED: Final = f"by {Feature.TSC_TOLERANCE.since} or later, which lets other nodes take it"
+
+
 def _migrated(vmi: Object, cluster: Cluster) -> Update:
     trouble = vm_outcomes.never_completes(vmi, cluster)
-    if trouble is not None:
-        return Update(vmi, Reach.RETRIED, trouble.reason)
-    return Update(vmi, Reach.MIGRATED, "LiveMigratable")
+    if trouble is None:
+        return Update(vmi, Reach.MIGRATED, "LiveMigratable")
+    if trouble.cause is ProblemCause.NO_TARGET:
+        gap = no_target.frequency_gap(vmi, cluster)
+        if gap is not None and gap.updates and not _keeps_its_ways(cluster):
+            return Update(vmi, Reach.MIGRATED, ACCEPTED)
+        if UNATTACHED in trouble.reason and not any(
+            release < COPIES_TOLERATIONS for release in _next_releases(cluster)
+        ):
+            return Update(vmi, Reach.MIGRATED, TOLERATED)
+    return Update(vmi, Reach.RETRIED, trouble.reason)
+
+
+@cached
+def _keeps_its_ways(cluster: Cluster) -> bool:
+    """Return whether an update is under way to a release that compares TSC frequencies exactly."""
+    return any(map(tsc.wants_equal, _next_releases(cluster)))
+
+
+def _next_releases(cluster: Cluster) -> Iterator[Version]:
+    """Yield the releases to which an update is under way."""
+    found = configuration.known_or_none(configuration.kubevirt, cluster)
+    said = found["status"] if found is not None else Field(None)
+    runs = kubevirt_version(cluster)
+    goes_to = (parse_version(said[key].text) for key in _GOES_TO)
+    yield from (to for to in goes_to if to is not None and to != runs)
+
+
+_GOES_TO: Final = ("targetKubeVirtVersion", "operatorVersion")
+"""The fields of the status of KubeVirt with the release that virt-operator installs."""

@@ -12,6 +12,7 @@ from virt_admit.forecasts.outage.check_restarts import VmRestart
 from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import (
+    failed_remediations,
     inactive_reasons,
     remediation_steps,
     reported_status,
@@ -19,40 +20,32 @@ from virt_admit.forecasts.remediation import (
     timeline,
     unhealthy_objects,
 )
+from virt_admit.forecasts.remediation.failed_remediations import FailedRemediation
 from virt_admit.forecasts.remediation.remediation_steps import Budget
 from virt_admit.forecasts.remediation.timeline import Stage, Timeline
+from virt_admit.forecasts.remediation.unhealthy_objects import UnhealthyObject
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.remediation import check_scope, health_checks, machine_owners
+from virt_admit.model.remediation import check_scope, health_checks, machine_owners, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
 
 KINDS: Final[tuple[Kind, ...]] = (kinds.NHC, kinds.MHC, kinds.CAPI_MHC)
 """The kinds that can be explained."""
 
-LOOKS_UP: Final[tuple[Kind, ...]] = (
+_OWN: Final[tuple[Kind, ...]] = (
     *KINDS,
-    *(
-        kinds.NODE,
-        kinds.MACHINE,
-        kinds.CAPI_MACHINE,
-        kinds.VMI,
-        kinds.VM,
-        kinds.CONFIG_NODE,
-        kinds.SNR_CONFIG,
-    ),
-    *(kinds.CAPI_CLUSTER, kinds.KUBEADM, kinds.CLUSTER_VERSION, kinds.INFRASTRUCTURE, kinds.PDB),
-    *(kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE, kinds.METAL3_TEMPLATE),
-    *(
-        kind
-        for kind in union(candidates.READS, lost_webhooks.READS)
-        if kind not in (kinds.NODE, kinds.VMI)
-    ),
+    *(kinds.NODE, kinds.MACHINE, kinds.CAPI_MACHINE, kinds.VMI, kinds.VM, kinds.CONFIG_NODE),
+    *(kinds.SNR_CONFIG, kinds.CAPI_CLUSTER, kinds.KUBEADM, kinds.CLUSTER_VERSION),
+    *(kinds.INFRASTRUCTURE, kinds.PDB, kinds.METAL3_TEMPLATE),
+    *(kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE),
 )
+_OF_PARTS: Final = union(candidates.READS, lost_webhooks.READS, failed_remediations.READS)
+LOOKS_UP: Final[tuple[Kind, ...]] = tuple(dict.fromkeys((*_OWN, *_OF_PARTS)))
 """The kinds that an explanation needs from a live cluster."""
 
 
@@ -106,6 +99,10 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         for why, nodes in refused.items()
         for name in nodes
     }
+    failed = dict(_failed(check, unhealthy, cluster))
+    never |= {
+        node: f"its node is not confirmed down: {each.reason}" for node, each in failed.items()
+    }
     watched = remediation_steps.nodes_of(check, selection, cluster)
     return Explanation(
         check=check,
@@ -118,7 +115,10 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
             *_exceeded(budget, len(unhealthy), reported_status.counted(check, selection) or 0),
             *(_too_few(budget, len(unhealthy)) if complete else ()),
         ),
-        notes=tuple(side_notes.notes(check, selection, cluster)),
+        notes=(
+            *(f"{each.reason}. To do: {each.remedy}" for each in failed.values()),
+            *side_notes.notes(check, selection, cluster),
+        ),
         overlaps=tuple(
             _overlap(selection, rival) for rival in seen(check_scope.rivals(check, cluster))
         ),
@@ -127,6 +127,17 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         fates=tuple(seen(check_restarts.fates(watched, cluster, never))),
         unseen=tuple(dict.fromkeys((*unseen, *course.unseen))),
     )
+
+
+def _failed(
+    check: HealthCheck, unhealthy: Iterable[UnhealthyObject], cluster: Cluster
+) -> Iterator[tuple[str, FailedRemediation]]:
+    """Yield the unhealthy nodes whose remediation by this check has failed for good."""
+    for target in unhealthy:
+        own = None if check.kind is kinds.NHC else target.obj
+        node = target.name if own is None else machines.node_name(own)
+        if node and (found := failed_remediations.of_node(check.obj, node, cluster, own)):
+            yield node, found
 
 
 def _seen(unseen: list[str], items: Iterable[Any]) -> Iterator[Any]:

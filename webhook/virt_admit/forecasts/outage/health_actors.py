@@ -9,7 +9,7 @@ kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/filters.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,10 +31,11 @@ from virt_admit.forecasts.remediation import (
 )
 from virt_admit.forecasts.remediation.first_remediator import FirstRemediator
 from virt_admit.forecasts.remediation.reactivation import Reactivation
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import kinds, node_health
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND
+from virt_admit.model.lookups import find
 from virt_admit.model.remediation import machine_owners, selected_nodes
 
 _HARVESTER_LATE: Final = 60
@@ -61,11 +62,13 @@ class Actor:
     """What makes it act, if the check itself is changed."""
     begun: str = ""
     """What goes on already, of a lost node: the parts count from now. Empty: no action yet."""
+    waits: str = ""
+    """What it waits for before it acts, or does not act. Empty: nothing else."""
 
     @property
     def at(self) -> Seconds | None:
-        """When the pods of the node are gone, counted from the loss. None: never."""
-        return None if self.refuses else total(self.parts)
+        """When the pods of the node are gone, counted from the loss. None: never, or not known."""
+        return None if self.refuses or self.waits else total(self.parts)
 
     @property
     def says(self) -> str:
@@ -78,7 +81,7 @@ class Actor:
     @property
     def certain(self) -> bool:
         """Whether it certainly acts."""
-        return not self.refuses and not self.unseen
+        return not (self.refuses or self.waits or self.unseen)
 
 
 _WAITS: Final = "it waits for the "
@@ -160,13 +163,16 @@ def _actor(view: WatchingCheck, node: str, loss: Loss) -> Actor:
     made = Actor(node, view.title, remediator)
     deletes = freed_pods.deletes(view, course)
     machine = freed_pods.machine_of(view, node, loss.cluster) if deletes else None
-    if begun := machine_replacement.deletion(machine, node, loss):
+    if machine is not None and (begun := machine_replacement.deletion(machine, loss)):
         freed = loss.stopped or freed_pods.freed(view, course, machine, node, loss)
         return _under_way(replace(made, begun=begun), freed, machine, loss)
     if failed := failed_remediations.of_node(check.obj, node, loss.cluster, own):
         why = failed.reason
         return replace(made, refuses=why, remedy=failed.remedy, begun=why)
-    refuses, blind = _refusal(view, node, loss)
+    idle = loss.stopped or view.idle or view.refused.get(node, "")
+    if waits := "" if idle else view.waits(node, loss):
+        return replace(made, waits=waits)
+    refuses, blind = (idle, ()) if idle else _refusal(view, node, loss)
     freed = refuses or freed_pods.freed(view, course, machine, node, loss)
     unread = failed_remediations.unread(check.obj, node, loss.cluster)
     unseen = tuple(dict.fromkeys((*blind, *view.blind, *course.unseen, *unread)))
@@ -178,18 +184,30 @@ def _actor(view: WatchingCheck, node: str, loss: Loss) -> Actor:
         return replace(made, refuses=freed, unseen=unseen, remedy=remedy, reactivation=again)
     wait = (timeline.patience(check) or 0) // SECOND
     parts = _parts(view, wait, course, freed, loss)
-    late = [*machine_replacement.overdue(machine, view.title, wait, node, loss)]
+    late = [*failed_remediations.doubts(check.obj, node, loss.cluster)]
+    late += machine_replacement.overdue(machine, view.title, wait, node, loss)
+    time, lost = total(parts), find(loss.cluster, kinds.NODE, "", node)
     if check.kind is kinds.NHC:
-        late += exclusions.late(check.obj, own, total(parts), loss.cluster)
+        late += exclusions.late(check.obj, own, time, loss.cluster)
+    elif machine is None and lost is not None:  # its remediator leaves the Machine
+        allowed = time.low if time.high is None else time.high
+        late += exclusions.overdue(check.obj, lost, allowed, loss.cluster)
     unseen = (*unseen, *freed.unseen, *late)
     return replace(made, parts=parts, detach=freed.detach, unseen=unseen)
 
 
-def _under_way(made: Actor, freed: FreedPods | str, machine: Object | None, loss: Loss) -> Actor:
-    """Return how a deletion of the Machine goes on that has begun."""
+def _under_way(made: Actor, freed: FreedPods | str, machine: Object, loss: Loss) -> Actor:
+    """Return how a deletion of the Machine goes on that has begun. It waits for no check."""
     if isinstance(freed, FreedPods):
-        parts = Part("remediated", *freed.takes), freed.gone
-        return replace(made, parts=parts, detach=freed.detach, unseen=freed.unseen)
+        dead = node_health.silence_now(made.node, loss.cluster)
+        return replace(
+            made,
+            check=f"the deletion of Machine {machine.name}",
+            remediator="",
+            parts=_until_gone([] if dead else [detection(loss)], freed),
+            detach=freed.detach,
+            unseen=freed.unseen,
+        )
     remedy = "" if loss.stopped else machine_replacement.remedy(machine, made.node, loss)
     return replace(made, refuses=freed, remedy=remedy)
 
@@ -206,6 +224,11 @@ def _parts(
         parts.append(Part("storm cooldown", *view.cooldown))
     if course.wasted:
         parts.append(Part("earlier remediators", course.wasted // SECOND, course.wasted // SECOND))
+    return _until_gone(parts, freed)
+
+
+def _until_gone(parts: Sequence[Part], freed: FreedPods) -> tuple[Part, ...]:
+    """Return some parts, and after them those until the pods are gone."""
     remediated = freed.takes
     if freed.not_before is not None:
         low = max(remediated.low, freed.not_before - total(parts).low)
@@ -215,14 +238,9 @@ def _parts(
 
 
 def _refusal(view: WatchingCheck, node: str, loss: Loss) -> tuple[str, tuple[str, ...]]:
-    """Return why a check does nothing for a lost node, and what could not be read of that."""
-    check = view.watch.check
-    if loss.stopped:
-        return loss.stopped, ()
-    if view.idle:
-        return view.idle, ()
-    if node in view.refused:
-        return view.refused[node], ()
+    """Return why a check that is not idle does nothing for a lost node, and what could not be read
+    of that.
+    """
     down = view.down(loss)
     limited = view.budget.refuses(down)
     if limited:
@@ -236,7 +254,7 @@ def _refusal(view: WatchingCheck, node: str, loss: Loss) -> tuple[str, tuple[str
     elif len(view.known_down(loss)) + max(view.counted - len(view.unhealthy), 0) > most:
         counted = f"its status says {view.counted}"
         unseen.append(f"which Machines {view.title} counts as unhealthy: {counted}")
-    if check.kind is not kinds.NHC:
+    if view.watch.check.kind is not kinds.NHC:
         unseen.append(view.left.get(machine_owners.title(view.nodes[node]), ""))
     unseen.append(view.unsure.get(node, ""))
     refuses, unread = _turn(view, node, loss)

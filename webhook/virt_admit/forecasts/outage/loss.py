@@ -18,7 +18,7 @@ from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, names
 from virt_admit.model.remediation import control_plane
 from virt_admit.model.scheduler.filters import FilterPipeline
-from virt_admit.model.scheduler.pods import FINISHED, Pod
+from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.preemption import Preemption
 
 READS: Final[Reads] = union(control_plane.READS, {POD: ("metadata.ownerReferences",)})
@@ -108,6 +108,13 @@ class Loss:
             for node in self.nodes
             for pod in state.pods.get(node, ())
             if pod.full_name in owned
+        )
+
+    @functools.cached_property
+    def homeless(self) -> tuple[str, ...]:
+        """Those of them that no node which is left can ever run, as ``namespace/name``."""
+        return tuple(
+            pod.full_name for pod in self.others if self.scheduler.ever(pod, "", "") is False
         )
 
     def vmis(self, node: str) -> tuple[Object, ...]:
@@ -263,7 +270,7 @@ def _owned_pods(cluster: Cluster) -> frozenset[str]:
     return frozenset(
         f"{pod.namespace or 'default'}/{pod.name}"
         for pod in cluster.known(POD)
-        if pod.at("status", "phase").text not in FINISHED and not pod.deleted and _comes_again(pod)
+        if not pod.ended and not pod.deleted and _comes_again(pod)
     )
 
 

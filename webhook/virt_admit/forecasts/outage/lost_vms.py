@@ -10,7 +10,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain import ending_namespaces
 from virt_admit.forecasts.drain.states import stuck_starts
-from virt_admit.forecasts.outage import health_actors, room_left
+from virt_admit.forecasts.outage import health_actors, room_left, time_parts
 from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.outage.control.lost_webhooks import SilentWebhook
 from virt_admit.forecasts.outage.health_actors import NodeCoverage
@@ -18,11 +18,11 @@ from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.restarts import next_vmis, unattended_vms
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
-from virt_admit.forecasts.outage.time_parts import DETECTED, ELSEWHERE, Detach, Part, Seconds, total
+from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
-from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI
+from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI, by_resource
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.settings import removed_operators
@@ -30,7 +30,7 @@ from virt_admit.model.lookups import keep_of
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import Pod
-from virt_admit.model.scheduler.resources import MEMORY, amounts
+from virt_admit.model.scheduler.resources import MEMORY, amount
 
 START: Final = (10, 120)
 """Seconds of a start of which no earlier one is known: schedule, attach, pull, boot."""
@@ -82,7 +82,7 @@ class LostVm:
     @property
     def from_now(self) -> bool:
         """Whether the time line begins now: a node that was lost before is being freed already."""
-        return bool(self.parts) and self.parts[0].what != DETECTED
+        return time_parts.from_now(self.parts)
 
     @property
     def at(self) -> Seconds | None:
@@ -191,8 +191,7 @@ def loses_data(vmi: Object) -> bool:
 
 def guest_memory(vmi: Object) -> int:
     """Return the memory of the guest in bytes; 0: the VMI does not say it."""
-    memory: Mapping[str, object] = {MEMORY: vmi.at("spec", "domain", "memory", "guest").value}
-    return amounts(memory)[MEMORY]
+    return amount(MEMORY, vmi.at("spec", "domain", "memory", "guest").value)
 
 
 # --- all VMs of a loss ----------------------------------------------------------------------------
@@ -292,7 +291,10 @@ def _bound(case: _Case, loss: Loss) -> str:
     if not room_left.is_bound(case.returning, loss):
         return ""
     found = room_left.target(case.returning, loss)
-    return start_doubts.best_refusal(found, loss.scheduler) or "no node that is left runs KubeVirt"
+    return (
+        start_doubts.best_refusal(found, loss.scheduler, loss.cluster)
+        or "no node that is left runs KubeVirt"
+    )
 
 
 def _row(
@@ -320,9 +322,8 @@ def _row(
         return row(LossOutcome.NEVER, never.reason, never.remedy, cause=never.cause)
     if comes and coverage.unattended:
         why, way = unattended_vms.why_and_remedy(node, pod, loss, coverage, room, bound)
-        held = (
-            bound or gone or pod.full_name in room.nowhere or stuck_starts.fails(vmi, loss.cluster)
-        )
+        nowhere = bound or gone or pod.full_name in room.nowhere
+        held = nowhere or _start_doubt(pod, node, loss) or stuck_starts.fails(vmi, loss.cluster)
         return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)
     if comes and bound:
         way = lost_storage.elsewhere(pod, loss)
@@ -366,18 +367,31 @@ def _doubts(
         )
     if coverage.first is None:
         unseen = (*coverage.unseen, *(what for actor in coverage.actors for what in actor.unseen))
-        begun = next(
-            (actor for actor in coverage.actors if actor.begun and not actor.refuses), None
-        )
-        why = (
-            f"{begun.begun}, and it is not known {names(begun.unseen)}" if begun is not None else ""
-        )
-        yield why or f"it is not known which health check acts for {case.node}", names(unseen)
+        yield _unsure_of_checks(case.node, coverage), names(unseen)
     if room.fits is not True and pod not in room.safe:
         if room.fits is False:
             yield "not all VMs find a place, and which of them do depends on who starts first", ""
         else:
             yield room.because, next(iter(room.unseen), "")
+
+
+def _unsure_of_checks(node: str, coverage: NodeCoverage) -> str:
+    """Return what is not known, so that no health check certainly acts."""
+    if waits := next((actor.waits for actor in coverage.actors if actor.waits), ""):
+        return waits
+    acting = [actor for actor in coverage.actors if actor.unseen and not actor.refuses]
+    if acting:
+        actor = min(acting, key=lambda actor: not actor.begun)
+        known = actor.begun or f"{actor.check} watches {node}"
+        what = names(actor.unseen)
+        is_question = what.startswith(_QUESTIONS)
+        return f"{known}, and {'it is not known ' if is_question else 'not read: '}{what}"
+    if coverage.unseen and by_resource(coverage.unseen[0].split()[0]) is None:
+        return f"not read: {names(coverage.unseen)}"
+    return f"it is not known which health check acts for {node}"
+
+
+_QUESTIONS: Final = ("whether ", "why ", "when ", "which ", "how ")
 
 
 def _start_doubt(pod: Pod, node: str, loss: Loss) -> Problem | None:

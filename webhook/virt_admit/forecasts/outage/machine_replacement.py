@@ -65,12 +65,14 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
 
     Of a deletion that has begun the time counts from now.
     """
-    begun = deletion(machine, node, loss)
+    begun = deletion(machine, loss)
     if machine is not None and begun:
-        return _rest_of(machine, begun, node, loss)
-    if machine is not None and _is_undrained(machine):
+        rest = _rest_of(machine, begun, node, loss)
+        if rest is not None:
+            return rest
+    elif machine is not None and _is_undrained(machine):
         return _freed()
-    limit = _drain_timeout(machine, loss.cluster)
+    limit = _drain_limit(machine, loss)
     if limit is None and (held := next(_held_for_good(node, loss), None)):
         return (
             f"the drain of the dead node never ends: nothing deletes pod {held.pod.full_name}, and "
@@ -87,23 +89,23 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
             "nothing else deletes their pods"
         )
     if limit is not None and ends is None:
-        return FreedPods(Seconds(limit, None), NODE_GONE, Detach.FORCED)
+        return FreedPods(Seconds(limit.low, None), NODE_GONE, Detach.FORCED)
     unseen = (
         unread if limit is None and _drain_end([*refusing, *perhaps], node, loss) is None else ()
     )
-    return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED, ends, limit, unseen)
+    at_most = limit.high if limit is not None else None
+    return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED, ends, at_most, unseen)
 
 
 # --- a deletion that has begun --------------------------------------------------------------------
 
 
-def deletion(machine: Object | None, node: str, loss: Loss) -> str:
-    """Return since when the Machine of a node that does not report is being deleted,
-    and until when its drain may wait.
+def deletion(machine: Object | None, loss: Loss) -> str:
+    """Return since when a Machine is being deleted, and until when its drain may wait.
 
     Empty: it is not being deleted.
     """
-    if machine is None or not machine.deleted or not node_health.silence_now(node, loss.cluster):
+    if machine is None or not machine.deleted:
         return ""
     age, left, now = _age(machine, loss), _left(machine, loss), clock.now(loss.cluster)
     since = f" for {duration(age)}" if age is not None else ""
@@ -152,18 +154,24 @@ _SLOW: Final = datetime.timedelta(minutes=30)
 """After that a deletion takes longer than a drain and the end of an instance."""
 
 
-def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | str:
-    """Return how a deletion that has begun goes on: a text where it waits without a limit."""
+def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | str | None:
+    """Return how a deletion that has begun goes on: a text where it waits without a limit.
+
+    None: its drain goes on as one that begins after the loss, as the node still reports.
+    """
     if waits := _hook(machine, loss) or _volumes(machine, loss):
         return f"{begun}, and {waits}"
     if hooks := _hooks(machine)[1]:
         return _freed(
             f"whether its owner removes hook {names(hooks, 120)} of Machine {machine.name}"
         )
-    if machine_drain.is_drained(machine) or _is_undrained(machine):
+    left = _left(machine, loss)
+    if machine_drain.is_drained(machine) or _is_undrained(machine) or left == 0:
         return _ending(machine, begun, loss)
-    held, left = list(_holding(node, loss)), _left(machine, loss)
-    if not held or left == 0:
+    if not node_health.silence_now(node, loss.cluster):
+        return None
+    held = list(_holding(node, loss))
+    if not held:
         return _ending(machine, begun, loss)
     if left is not None:
         return FreedPods(Seconds(left, None), NODE_GONE, Detach.FORCED)
@@ -231,7 +239,11 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
     if machine is None:
         return ""
     kind = CAPI_MACHINE if kinds.of(machine) is CAPI_MACHINE else MACHINE
-    if not deletion(machine, node, loss):
+    if _hook(machine, loss):
+        return typed("ask the owner of the hook why it stays", about("describe", machine, kind))
+    if machine.deleted and _volumes(machine, loss):
+        return f"set nodeVolumeDetachTimeout of {machine_drain.limited_by(machine)}"
+    if not (machine.deleted and node_health.silence_now(node, loss.cluster)):
         held = _drain_timeout(machine, loss.cluster) is None and next(
             _held_for_good(node, loss), None
         )
@@ -246,10 +258,6 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
                 f"{held.remedy[:1].lower()}{held.remedy[1:]}"
             )
         return ""
-    if _hook(machine, loss):
-        return typed("ask the owner of the hook why it stays", about("describe", machine, kind))
-    if _volumes(machine, loss):
-        return f"set nodeVolumeDetachTimeout of {machine_drain.limited_by(machine)}"
     return _undrain(machine, kind, node)
 
 
@@ -292,8 +300,7 @@ def _holding(node: str, loss: Loss) -> Iterator[HeldPod]:
     found = find(loss.cluster, NODE, "", node)
     unreachable = found is None or found.condition("Ready")["status"].text == "Unknown"
     lost = node_phases.unready_since(found) if found is not None else None
-    now = clock.now(loss.cluster)
-    silent = (now - lost).total_seconds() if lost is not None and now is not None else 0
+    silent = (clock.elapsed(lost, loss.cluster) or datetime.timedelta()).total_seconds()
     for pod in _evicted(node, loss):
         if pod.deleted and unreachable:
             continue
@@ -363,6 +370,22 @@ def _held_vm(pod: Object, loss: Loss) -> HeldPod | None:
 def _drain_timeout(machine: Object | None, cluster: Cluster) -> int | None:
     """Return after how many seconds Cluster API ends the drain; None: never, as on OpenShift."""
     return machine_drain.owner_timeout(machine, cluster) if machine is not None else None
+
+
+def _drain_limit(machine: Object | None, loss: Loss) -> Seconds | None:
+    """Return after how many seconds the drain ends in any case, counted from its begin, or from
+    the loss of a node that is drained already; None: never.
+    """
+    limit = _drain_timeout(machine, loss.cluster)
+    if machine is None or limit is None:
+        return None
+    if not machine.deleted:
+        return Seconds(limit, limit)
+    left = _left(machine, loss)
+    if left is None:
+        return Seconds(0, limit)  # when it began is not known
+    left = max(left - detection(loss).low, 0)
+    return Seconds(left, left)
 
 
 def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:

@@ -234,7 +234,8 @@ class _Search:
         if found.placement.certain != () or ((pod.affinity or pod.spread) and len(self.items) > 1):
             return ""
         return (
-            start_doubts.best_refusal(found, self.filters) or "no node that is left runs KubeVirt"
+            start_doubts.best_refusal(found, self.filters, self.loss.cluster)
+            or "no node that is left runs KubeVirt"
         )
 
     def _first(self, items: Sequence[Item]) -> frozenset[str]:

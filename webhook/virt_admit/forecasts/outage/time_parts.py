@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -63,6 +63,11 @@ def total(parts: Iterable[Part]) -> Seconds:
     for part in parts:
         found = found.plus(Seconds(part.low, part.high))
     return found
+
+
+def from_now(parts: Sequence[Part]) -> bool:
+    """Return whether a time line begins now: a node that was lost before is being freed already."""
+    return bool(parts) and parts[0].what != DETECTED
 
 
 def detection(loss: Loss) -> Part:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement import network_reach, running_launchers, scheduler_reads
 from virt_admit.forecasts.placement.network_reach import NetworkReach
@@ -26,6 +26,7 @@ from virt_admit.model.kubernetes.cluster import (
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAMESPACE, NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.kubernetes.workloads import CONTAINERS
 from virt_admit.model.kubevirt.instances import expand as effective_module
 from virt_admit.model.kubevirt.instances import networks as instance_networks
 from virt_admit.model.kubevirt.instances import vmis, vms
@@ -44,7 +45,7 @@ from virt_admit.model.scheduler import pod_size, search_cost, volumes
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pod_placement import Placement
 from virt_admit.model.scheduler.pod_size import PodSize
-from virt_admit.model.scheduler.pods import CONTAINERS, Pod
+from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.preemption import HIGHEST, LOWEST, Preemption
 from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
 from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot, read_node
@@ -213,6 +214,7 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     )
     pod = _prioritized(fresh, vmi, running)
     if not moves:
+        pod = launcher_pod.restarted(pod, given)
         return left_selectors.without(pod, vmi, cluster).with_few_demands()
     selected = running.at("spec", "nodeSelector").texts if running is not None else {}
     host_model = launcher_pod.uses_host_model(given, cluster)
@@ -245,7 +247,7 @@ def _source_labels(vmi: Object, cluster: Cluster) -> Mapping[str, str]:
     """Return the labels of the node that the VMI runs on; none where it cannot be read
     (``_unseen_of`` says so).
     """
-    source = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
+    source = find(cluster, NODE, "", vmi.at("status", "nodeName").text)
     return source.labels if source is not None else {}
 
 
@@ -306,6 +308,8 @@ class VmiDemand(NamedTuple):
     """What could not be read although it may add to the demands of the pod."""
     sized: bool
     """Whether the requests of the pod are known."""
+    attaching: list[Any] | None = None
+    """The tolerations of the pod that attaches them; None: as those of the launcher pod."""
 
 
 def demand(vmi: Object, cluster: Cluster, *, moves: bool) -> VmiDemand:
@@ -318,7 +322,10 @@ def demand(vmi: Object, cluster: Cluster, *, moves: bool) -> VmiDemand:
         pod = replace(pod, fault=fault)
     unseen = (*_unseen_of(vmi, pod, cluster, moves=moves), *networks.unseen)
     attached = tuple(launcher_pod.attached_claims(vmi["spec"]))
-    return VmiDemand(pod, networks, attached, unseen, sized=not unseen_size(vmi, cluster))
+    sized = not unseen_size(vmi, cluster)
+    waits = bool(attached) and moves  # a start waits for the launcher pod alone
+    second = running_launchers.attachment_tolerations(vmi, cluster) if waits else None
+    return VmiDemand(pod, networks, attached, unseen, sized, second)
 
 
 def _kept_demand(vmi: Object, cluster: Cluster, moves: bool) -> VmiDemand:
@@ -372,16 +379,40 @@ def placed(
         if reached.candidates or not placement.candidates:
             pod, placement = demanding, reached
     if needed.attached:
-        launched, pod = placement, replace(pod, claims=(*pod.claims, *needed.attached))
+        launched, claims = placement, (*pod.claims, *needed.attached)
+        pod = replace(pod, claims=claims, attachment_tolerations=needed.attaching)
         placement = filters.place(pod, without=here, gone=gone)
         if placement.candidates:
             unseen += tuple(network_reach.chosen(launched, placement, "the hotplugged volumes"))
     if not needed.sized:
         placement = replace(placement, guessed=True)
+    if lost := _unlabelled(vmi, pod, placement, filters):
+        kept = {key: value for key, value in pod.node_selector.items() if key not in lost}
+        pod = replace(pod, node_selector=kept)
+        placement = filters.place(pod, without=here, gone=gone)
+        if placement.candidates:  # else they refuse it for another reason as well
+            unseen += tuple(
+                f"{OFFERED}{pod.meanings.get(key, key)}: not even {here}, on which it runs, has "
+                f"label {key}"
+                for key in lost
+            )
     placement = preemptor.weigh(pod, placement, gone)
     return SchedulingTarget(
         pod, replace(placement, unseen=(*placement.unseen, *unseen)) if unseen else placement, gone
     )
+
+
+OFFERED: Final = "whether another node offers "
+"""How the sentence begins that names what no node is labelled with, although a VM runs with it."""
+
+
+def _unlabelled(
+    vmi: Object, pod: Pod, placement: Placement, filters: FilterPipeline
+) -> tuple[str, ...]:
+    if placement.has_candidate:
+        return ()
+    every = {name: node.labels for name, node in filters.state.nodes.items()}
+    return migration_target.unlabelled(vmi, pod.node_selector, every)
 
 
 class FreshPod(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model import machine_pools
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keep, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, each, keep, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
@@ -146,7 +146,7 @@ def contest(pod: Pod, node: str, opens: Callable[[str], bool], cluster: Cluster)
     ``opens``: whether a refusal of the node ends when it takes VMs.
     """
     state, there = candidates.scheduler(cluster).state, {}
-    for name, found in cluster.cached(_waiting):
+    for name, found in waiting(cluster):
         only_there = found.placement.is_certain and not found.placement.has_candidate
         if name != pod.full_name and only_there and opens(found.placement.refusals.get(node, "?")):
             there[name] = found.pod
@@ -161,7 +161,8 @@ def contest(pod: Pod, node: str, opens: Callable[[str], bool], cluster: Cluster)
     return Contest(tuple(there), said) if said else Contest()
 
 
-def _waiting(cluster: Cluster) -> tuple[tuple[str, candidates.SchedulingTarget], ...]:
+@cached
+def waiting(cluster: Cluster) -> tuple[tuple[str, candidates.SchedulingTarget], ...]:
     """Return where the VMIs could go that wait for their first node, by name."""
     found = sorted(filter(None, each(cluster, VMI, _starting)), key=lambda vmi: vmi.full_name)
     return tuple((vmi.full_name, candidates.target(vmi, cluster, moves=False)) for vmi in found)

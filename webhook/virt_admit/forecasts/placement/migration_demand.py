@@ -16,13 +16,10 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import migratability, vms
-from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.instances import storage, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_settings, limit_ranges
 from virt_admit.model.scheduler.pod_size import PodSize
 
-_STATE: Final = "persistent-state-for"
-"""The start of the name of the volume with vTPM and EFI state (backend-storage.go#VolumeName)."""
 STATE_BYTES: Final = 10 * 2**20
 """The size of such a claim (backend-storage.go#PVCSize)."""
 
@@ -60,18 +57,18 @@ def demand(vmi: Object, cluster: Cluster) -> Demand:
         limit_ranges.defaulted(candidates.new_pod(vmi, cluster), ranges),
         vmi.at("spec", "priorityClassName").text or "",
         limit_ranges.defaulted(attachment, ranges) if attachment else None,
-        STATE_BYTES if _copies_state(vmi, cluster) else 0,
+        STATE_BYTES if _copies_state(vmi) else 0,
     )
 
 
-def _copies_state(vmi: Object, cluster: Cluster) -> bool:
+def _copies_state(vmi: Object) -> bool:
     """Return whether source and target need a claim each for vTPM and EFI state:
     the source's is not shared.
     """
-    if not migratability.keeps_state(expand(vmi, cluster)):
+    if not vms.keeps_state(vmi):
         return False
     for status in vmi.at("status", "volumeStatus").items():
-        if (status["name"].text or "").startswith(_STATE):
+        if (status["name"].text or "").startswith(storage.STATE):
             return status.at("persistentVolumeClaimInfo", "accessModes", 0).text not in (
                 None,
                 "ReadWriteMany",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
-from virt_admit.forecasts.placement import candidates, headroom, virt_handlers
+from virt_admit.forecasts.placement import candidates, headroom, pod_networks, virt_handlers
+from virt_admit.forecasts.placement.absent import owed_nodes, unready_nodes
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import host_only, other_model
 from virt_admit.forecasts.placement.components import (
@@ -14,11 +15,16 @@ from virt_admit.forecasts.placement.components import (
     missing_networks,
     node_initializers,
 )
+from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.placement.refusals import (
     affinity_partners,
     busy_nodes,
+    crowded_domains,
     dying_claims,
+    fenced_nodes,
+    unreached_nodes,
     unserved_nodes,
+    volume_limits,
 )
 from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     KEPT,
@@ -39,16 +45,17 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import networks, vmis
+from virt_admit.model.kubevirt.instances import networks, tsc, vmis
+from virt_admit.model.kubevirt.instances.tsc import FrequencyGap
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, command_of, names
 from virt_admit.model.node_updates import cordoners
 from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.problems import Problem, ProblemCause
-from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.inter_pod_affinity import follows
+from virt_admit.model.scheduler.resources import PODS
 
 NOWHERE: Final = "no other node can take it: "
 """How the reason begins that names what keeps the pod off each node."""
@@ -79,33 +86,27 @@ def reason(
     kept = "" if starts else KEPT
     starting = _starting(target.placement.refusals, refusals, cluster, kept)
     if not refusals:
-        if starting:
-            return starting
-        every = candidates.scheduler(cluster).state.nodes.values()
-        if not any(SCHEDULABLE in node.labels for node in every):
-            return None
-        alone = otherwise and len(every) == 1
-        remedy = otherwise if alone else either("add one", otherwise)
-        return Problem("no other node runs KubeVirt", remedy, ProblemCause.NO_TARGET)
+        return starting or _absent(target, refusals, cluster) or _alone(otherwise, cluster)
     if unserved := (
-        busy_nodes.not_ready_now(refusals, cluster)
+        _busy(target, refusals, cluster, starts=starts)
+        or _absent(target, refusals, cluster)
         or unserved_nodes.problem(refusals, NOWHERE, cluster)
         or _unserved(target, refusals, cluster)
+        or _fenced(refusals, cluster)
     ):
         return unserved
-    if (locked := _fenced(refusals, cluster) or _forgotten(refusals, cluster)) is not None:
-        return locked
-    lacked = absent_resource(refusals, cluster)
+    refusals, lacked, left_out = _chosen(refusals, cluster)
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
+    known = _known(target, refusals, cluster)
     lasting = (
-        other_model(common_causes(refusals), cluster, starts=starts)
+        known.remedy
+        or other_model(common_causes(refusals), cluster, starts=starts)
         or lasting_remedy(refusals, cluster, starts=starts)
         or offer(lacked, refusals, cluster)
         or virt_handlers.own_tolerations(refusals, cluster)
     )
-    if left := left_taints.of_refusals(refusals, cluster):
-        reason = f"{NOWHERE}{_told(refusals, lacked)}: {left.reason}"
-        return Problem(reason, left.advice, ProblemCause.NO_TARGET, command=left.command)
+    if left := _tainted(target, refusals, kept, cluster):
+        return left._replace(reason=f"{NOWHERE}{_told(refusals, lacked)}: {left.reason}")
     if unfit := unfit_remedy(refusals, kept, cluster):
         return unfit._replace(reason=f"{NOWHERE}{_told(refusals, lacked)}{unfit.reason}")
     if starting:
@@ -118,9 +119,144 @@ def reason(
     if lasting.startswith(STATIC):
         command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
-    why += affinity_partners.words(target.pod, causes, cluster)
+    why += f"{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
+    lacks_room = not lasting and not claim and any(" missing on " in each for each in causes)
+    if lacks_room and (owed := owed_nodes.first(cluster)) is not None:
+        why = f"the next node is missing ({owed.reason}); {why}"
+        other = either("else add a node or free that much on one", otherwise)
+        remedy, command = _first(owed.remedy, f"if that node would fit; {other}")
     return Problem(f"{NOWHERE}{why}", remedy, cause, command=command)
+
+
+def _tainted(
+    target: SchedulingTarget, refusals: Mapping[str, str], kept: str, cluster: Cluster
+) -> Problem | None:
+    """Return the taint that nothing removes from nodes, and what ends it; None: there is none."""
+    left = left_taints.of_refusals(refusals, cluster)
+    if left is None:
+        return None
+    advice = f"{left.advice}{kept * (target.placement.without in left.nodes)}"
+    return Problem(left.reason, advice, ProblemCause.NO_TARGET, command=left.command)
+
+
+def _busy(
+    target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster, *, starts: bool
+) -> Problem | None:
+    """Return that nodes would take a pod but for causes that pass; None: there are none."""
+    found = busy_nodes.not_ready_now(refusals, cluster, starts=starts)
+    return crowded_domains.completed(found, target, refusals, cluster) if found else None
+
+
+def _known(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem:
+    """Return what other objects say of a cause for which nodes refuse a pod, after a colon, and
+    what ends it; both empty: nothing.
+    """
+    gap = _frequency_gap(refusals, cluster)
+    if gap is not None:
+        return Problem(f": {gap.words}", gap.remedy)
+    counted = crowded_domains.of(target, refusals, cluster)
+    return volume_limits.of(refusals, cluster) or counted or Problem("", "")
+
+
+def frequency_gap(vmi: Object, cluster: Cluster) -> FrequencyGap | None:
+    """Return that all other nodes refuse a running VMI, and some for its TSC frequency alone."""
+    refusals = kubevirt_refusals(candidates.target(vmi, cluster, moves=True), cluster)
+    return _frequency_gap(refusals, cluster) if refusals else None
+
+
+def updated_target(vmi: Object, cluster: Cluster, *, moves: bool) -> SchedulingTarget:
+    """Return where a running VMI could go if its TSC frequency, and a taint that only the pod which
+    attaches its volumes does not tolerate, kept it from no node.
+    """
+    needed = candidates.demand(vmi, cluster, moves=moves)
+    selector = needed.pod.node_selector.items()
+    kept = {key: value for key, value in selector if not key.startswith(tsc.SELECTED)}
+    needed = needed._replace(pod=replace(needed.pod, node_selector=kept), attaching=None)
+    return candidates.placed(vmi, needed, cluster, moves=moves)
+
+
+def _frequency_gap(refusals: Mapping[str, str], cluster: Cluster) -> FrequencyGap | None:
+    nodes = candidates.scheduler(cluster).state.nodes
+    return tsc.gap(refusals, {name: nodes[name].labels for name in refusals}, cluster)
+
+
+def _first(remedy: str, otherwise: str) -> tuple[str, str]:
+    """Return what is to be done first, with what else helps, and its command."""
+    words = advice_of(remedy).rstrip(".")
+    return f"{words[:1].lower()}{words[1:]} ({otherwise})", command_of(remedy)
+
+
+def _absent(
+    target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster
+) -> Problem | None:
+    """Return that a node would take the pod if it were Ready, on which virt-handler has never run;
+    None: there is none.
+
+    ``refusals``: those of the nodes with KubeVirt.
+    """
+    for name, unready in unready_nodes.known(cluster).items():
+        why = target.placement.refusals.get(name, "")
+        if name in refusals or not why or not unready.for_vms:
+            continue
+        if not _ends_once_ready(why):
+            continue
+        others = f"; {_told(refusals)}" if refusals else ""
+        reason = f"{NOWHERE}{name} could, but {unready.is_not_ready}{others}"
+        other = "else add a node or free room on one"
+        if unready.every_new_one:
+            other = "another new node would not become Ready either; else free room on one"
+        remedy, command = _first(unready.remedy, other)
+        return Problem(reason, remedy, ProblemCause.NO_TARGET, command=command)
+    return None
+
+
+def _ends_once_ready(why: str) -> bool:
+    """Return whether a node refuses a pod for nothing but what passes once it is Ready."""
+    return all(
+        cause in _NOT_READY
+        or cause.startswith((pod_networks.BROKEN, LACKS))
+        or virt_handlers.is_of_handler(cause)
+        for cause in why.split("; ")
+    )
+
+
+_NOT_READY: Final = (
+    "not Ready",
+    "taint node.kubernetes.io/not-ready",
+    "taint node.kubernetes.io/network-unavailable",
+)
+
+
+def _alone(otherwise: str, cluster: Cluster) -> Problem | None:
+    """Return that no other node runs KubeVirt; None: none does."""
+    every = candidates.scheduler(cluster).state.nodes.values()
+    if not any(SCHEDULABLE in node.labels for node in every):
+        return None
+    alone = otherwise and len(every) == 1
+    remedy = otherwise if alone else either("add one", otherwise)
+    return Problem("no other node runs KubeVirt", remedy, ProblemCause.NO_TARGET)
+
+
+def _chosen(refusals: dict[str, str], cluster: Cluster) -> tuple[dict[str, str], str, str]:
+    """Return the nodes that the selector and the node affinity of a pod leave, what all of them
+    lack, and which others there are, in words.
+
+    What those others lack is not why. All nodes: there is none left, or some device decides.
+    """
+    lacked = absent_resource(refusals, cluster)
+    chosen = {
+        name: why
+        for name, why in refusals.items()
+        if not any(cause.startswith(_ELSEWHERE) for cause in why.split("; "))
+    }
+    elsewhere = [name for name in refusals if name not in chosen]
+    if not elsewhere or not chosen or absent_resource(chosen, cluster) != lacked:
+        return refusals, lacked, ""
+    return chosen, lacked, f"; its node selector or affinity leaves out {names(elsewhere, 60)}"
+
+
+_ELSEWHERE: Final = ("node selector ", "node affinity")
 
 
 def kubevirt_refusals(target: SchedulingTarget, cluster: Cluster) -> dict[str, str] | None:
@@ -133,22 +269,16 @@ def kubevirt_refusals(target: SchedulingTarget, cluster: Cluster) -> dict[str, s
 
 
 def _fenced(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
-    """Return that a node which is back would take the pod, but for the taint of its fencing; None:
-    there is none.
+    """Return that a node would take the pod, but for the taint of its fencing, though it is back,
+    or for what an autoscaler has left on it; None: there is none.
     """
-    fences = fence_taints.known(cluster)
-    for name, why in sorted(refusals.items()):
-        left = fences.get(name)
-        if left is None or not left.is_all(why):
-            continue
-        waits = fence_taints.waits_for(name, cluster)
-        because = f", whose remediator waits for {waits}" if waits else ""
-        known = f"{name} {left.reason}{because}"
-        others = {other: each for other, each in refusals.items() if other != name}
-        causes = "; ".join((known, *dict.fromkeys(_causes(others))))
-        remedy, command = fence_taints.way_out(name, left, cluster)
-        return Problem(f"{NOWHERE}{causes}", remedy, ProblemCause.NO_TARGET, command=command)
-    return None
+    found = fenced_nodes.first(refusals, cluster)
+    if found is None:
+        return _forgotten(refusals, cluster)
+    others = {other: each for other, each in refusals.items() if other != found.name}
+    causes = "; ".join((found.reason, *dict.fromkeys(_causes(others))))
+    cause = ProblemCause.NO_TARGET
+    return Problem(f"{NOWHERE}{causes}", found.remedy, cause, command=found.command)
 
 
 def _forgotten(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
@@ -177,48 +307,36 @@ _MARK: Final = f"taint {node_removals.AUTOSCALER}"
 def _unserved(
     target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster
 ) -> Problem | None:
-    """Return that a node would take the pod if virt-handler worked there, which has never labelled
-    it; None: none would.
-    """
-    for name, why in sorted(target.placement.refusals.items()):
-        fault = (
-            virt_handlers.problem(cluster, name)
-            if name not in refusals and _lacks_handler(why)
-            else ""
-        )
+    """Return that a node would take the pod if virt-handler worked there; None: none would."""
+    every, own = target.placement.refusals, target.pod.tolerations
+    if (unreached := unreached_nodes.problem(every, NOWHERE, cluster, own)) is not None:
+        return unreached
+    for name, why in sorted(every.items()):
+        if not virt_handlers.lacks_handler(why):
+            continue
+        fault = virt_handlers.problem(cluster, name)
         if not fault:
             continue
-        others = tuple(dict.fromkeys(_causes(refusals)))
+        left = {other: each for other, each in refusals.items() if other != name}
+        others, brief = dict.fromkeys(_causes(left)), ""
         if virt_handlers.is_starting(cluster, name):
-            reason = (
-                f"{NOWHERE}"
-                f"{'; '.join((f'virt-handler starts on {name}, which can take it then', *others))}"
-            )
-            return Problem(
-                reason, f"wait until virt-handler runs on {name}", ProblemCause.NO_NODE_READY
-            )
-        contest = headroom.contest(target.pod, name, _lacks_handler, cluster)
-        reason = (
-            f"{NOWHERE}{'; '.join((f'{name} takes no VM, as {fault}{contest.reason}', *others))}"
-        )
-        return Problem(
-            reason, contest.completed(virt_handlers.remedy(cluster, name)), ProblemCause.NO_TARGET
-        )
+            first = f"virt-handler starts on {name}, which can take it then"
+            remedy, cause = f"wait until virt-handler runs on {name}", ProblemCause.NO_NODE_READY
+        else:
+            contest = headroom.contest(target.pod, name, virt_handlers.lacks_handler, cluster)
+            first = f"{name} takes no VM, as {fault}{contest.reason}"
+            remedy = contest.completed(virt_handlers.remedy(cluster, name))
+            cause = ProblemCause.NO_TARGET
+            brief = f"{name} takes no VM, as {virt_handlers.problem(cluster, name, brief=True)}"
+        return Problem(f"{NOWHERE}{'; '.join((first, *others))}", remedy, cause, brief=brief)
     return None
-
-
-def _lacks_handler(why: str) -> bool:
-    """Return whether a node refuses a pod for nothing but what virt-handler labels and offers there
-    once it works.
-    """
-    return all(map(virt_handlers.is_of_handler, why.split("; ")))
 
 
 def _starting(
     every: Mapping[str, str], refusals: Mapping[str, str], cluster: Cluster, kept: str
 ) -> Problem | None:
-    """Return that a new node would take the pod, but for the taint that a controller removes; None:
-    there is none.
+    """Return that a new node would take the pod, but for the taint that a controller removes, or as
+    virt-handler cannot go to any node; None: there is none.
 
     ``every``: why each node refuses the pod. No virt-handler starts on a node with such a taint.
     ``refusals``: the same of the nodes with KubeVirt. ``kept``: how the remedy ends.
@@ -231,12 +349,10 @@ def _starting(
             continue
         node = find(cluster, NODE, "", name)
         waiting = node_initializers.of_node(node, cluster) if node is not None else None
-        known = (
-            waiting.reason
-            if waiting is not None
-            else f"{who} has not removed taint {key} from {name}"
-        )
-        repair = waiting.remedy if waiting is not None else f"see why {who} does not remove it"
+        known = f"{who} has not removed taint {key} from {name}"
+        repair = f"see why {who} does not remove it"
+        if waiting is not None:
+            known, repair = waiting.reason, waiting.remedy
         others = {other: each for other, each in refusals.items() if other != name}
         # else whether virt-handler goes there is not known
         could = f"{name} could take it, but " if name in refusals else ""
@@ -247,7 +363,7 @@ def _starting(
             ProblemCause.NO_TARGET,
             command=command_of(repair) or shell("kubectl", "describe", "node", argument(name)),
         )
-    return None
+    return None if refusals else unreached_nodes.problem(every, NOWHERE, cluster)
 
 
 def unless_it_follows(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
@@ -319,20 +435,22 @@ def _told(refusals: Mapping[str, str], lacked: str = "") -> str:
     for name, why in there:
         for cause in _causes({name: why}, lacked):
             owners.setdefault(cause, []).append(name)
-    every = [
-        cause
-        if cause in common or len(nodes) == len(refusals) or " missing on " in cause
-        else f"{cause} ({names(nodes, 60)})"
-        for cause, nodes in owners.items()
-    ]
-    return _MORE.sub(lambda more: f"{more[1]} cause{'s' * (more[2] != '1')}", names(every))
-
-
-_MORE: Final = re.compile(r"( and (\d+) more)\Z")
+    full: dict[str, list[str]] = {}
+    every = []
+    for cause, nodes in owners.items():
+        if cause.startswith(f"{PODS}: "):  # each node alike: its limit is the cause
+            full.setdefault(cause.partition(", ")[0], []).extend(nodes)
+        elif cause in common or len(nodes) == len(refusals) or " missing on " in cause:
+            every.append(cause)
+        else:
+            every.append(f"{cause} ({names(nodes, 60)})")
+    every += [f"{limit} on {names(nodes, 60)}" for limit, nodes in full.items()]
+    return names(every, noun="cause")
 
 
 def _has_no_room(item: tuple[str, str]) -> tuple[bool, str]:
-    return item[1].endswith(" missing") or " missing;" in item[1], item[0]
+    lacks = (each for each in item[1].split("; ") if not virt_handlers.is_of_handler(each))
+    return any(each.endswith(" missing") for each in lacks), item[0]
 
 
 def _causes(refusals: Mapping[str, str], lacked: str = "") -> Iterator[str]:

@@ -15,13 +15,13 @@ from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import NAMESPACE, NODE, VMI
-from virt_admit.model.kubernetes.nodes import NAMESPACE_SELECTOR, SCHEDULABLE
+from virt_admit.model.kubernetes.nodes import HOSTNAME, NAMESPACE_SELECTOR, SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
 from virt_admit.model.kubevirt.instances import cpu_models, vms
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
 from virt_admit.model.scheduler.node_selectors import NAME_FIELD, parse_node_selector
-from virt_admit.model.scheduler.pod_terms import HOSTNAME, REQUIRED
+from virt_admit.model.scheduler.pod_terms import REQUIRED
 
 READS: Final = union(
     cpu_models.READS,

@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import pod_starts
 from virt_admit.forecasts.placement.components import broken_pods, network_plugins, node_pods
+from virt_admit.forecasts.placement.starts import pod_starts
+from virt_admit.model.evidence import full_ranges
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     pod_starts.READS,
@@ -68,6 +68,8 @@ def problem(cluster: Cluster, node: str) -> str:
     pod, plugin = agent(cluster, node), network_plugins.failing(cluster, node)
     why = words(pod, cluster) if pod is not None and not is_router(pod) else ""
     why = why or (plugin.words(cluster).replace("; ", ", ") if plugin is not None else "")
+    if not why and (full := full_ranges.used_up(node, cluster)) is not None:
+        return f"{BROKEN}{node} takes no further pod, as {full.what}"
     return f"{BROKEN}{node} does not work, as {why}" if why else ""
 
 
@@ -75,11 +77,9 @@ def doubt(cluster: Cluster, node: str) -> str:
     """Return why pods of a node, and its VMs that arrive there, may be out of reach; empty: nothing
     says so."""
     pod = agent(cluster, node)
-    return (
-        f"{BROKEN}{node} may not work, as {words(pod, cluster)}"
-        if pod is not None and is_router(pod)
-        else ""
-    )
+    if pod is not None and is_router(pod):
+        return f"{BROKEN}{node} may not work, as {words(pod, cluster)}"
+    return ""
 
 
 def doubtful(cluster: Cluster) -> Mapping[str, str]:
@@ -93,9 +93,12 @@ def remedy(cluster: Cluster, node: str) -> str:
     not known."""
     pod, plugin = agent(cluster, node), network_plugins.failing(cluster, node)
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
+    if plugin is not None and plugin.full is not None:
+        return plugin.remedy(cluster)  # of which the agent may have no address either
     if broken is not None:
         return network_plugins.repair(broken_pods.changed(broken, cluster), cluster)
-    return plugin.remedy(cluster) if plugin is not None else ""
+    full = full_ranges.used_up(node, cluster) if plugin is None else None
+    return full.remedy if full is not None else plugin.remedy(cluster) if plugin is not None else ""
 
 
 def agent(cluster: Cluster, node: str) -> Object | None:
@@ -114,7 +117,7 @@ def words(pod: Object, cluster: Cluster) -> str:
     broken = broken_pods.of_pod(pod, cluster)
     if broken is not None and broken.why:
         return broken_pods.changed(broken, cluster).full_words.replace("; ", ", ")  # one cause
-    why = pod_starts.failure(pod, cluster).replace("; ", ", ")
+    why = pod_starts.words(pod, cluster).replace("; ", ", ")
     return (
         f"pod {pod.full_name} (DaemonSet {node_pods.daemon(pod)}) is not "
         f"ready{f': {why}' if why else ''}"
@@ -130,12 +133,10 @@ def _failing(cluster: Cluster) -> Mapping[str, Object]:
 
 def _daemon(pod: Object) -> Object | None:
     """Return the pod if it is such a daemon, owned by a DaemonSet, and has not ended."""
-    owner = pod.controller
-    owned = owner is not None and owner["kind"].text == "DaemonSet"
-    ended = pod.deleted or pod.at("status", "phase").text in FINISHED
+    runs = pod.owned_by("DaemonSet") and not pod.deleted and not pod.ended
     labels = pod.labels.items()
     needed = not (_DAEMONS | _ROUTERS).isdisjoint(labels) or (_MULTUS in labels and _is_thick(pod))
-    return pod if owned and not ended and needed else None
+    return pod if runs and needed else None
 
 
 def _is_thick(pod: Object) -> bool:
@@ -147,7 +148,7 @@ def _is_thick(pod: Object) -> bool:
 
 
 def _has_failed(pod: Object, cluster: Cluster) -> bool:
-    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text)
     lasts = node_health.pod_unready_for(pod, node, cluster)
     unready = pod.condition("Ready")["status"].text == "False"
     return unready and lasts is not None and lasts >= PATIENCE

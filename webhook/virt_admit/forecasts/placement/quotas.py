@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from virt_admit.forecasts.placement import candidates, migration_demand
 from virt_admit.forecasts.placement.migration_demand import Demand
+from virt_admit.forecasts.placement.running_launchers import by_vmi, launchers
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
+from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, POD, RESOURCE_QUOTA, VMI
+from virt_admit.model.kubernetes.nodes import HARVESTER, is_of_harvester
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis, vms
@@ -26,10 +29,10 @@ from virt_admit.model.kubevirt.launcher import launcher_resources, limit_ranges
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.running_release import is_managed
 from virt_admit.model.kubevirt.settings.versions import Version, has_release
+from virt_admit.model.lookups import find
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.model.scheduler import pod_size
 from virt_admit.model.scheduler.pod_size import PodSize
-from virt_admit.model.scheduler.pods import FINISHED
 from virt_admit.model.scheduler.resources import (
     CPU,
     MEMORY,
@@ -39,7 +42,20 @@ from virt_admit.model.scheduler.resources import (
     show,
 )
 
-READS: Final = union(migration_demand.READS, {RESOURCE_QUOTA: ("spec", "status")})
+OF_RANCHER: Final = "resourcequota.management.cattle.io/default-resource-quota"
+"""Of a quota that Rancher writes back (its resource_quota_sync.go#CreateResourceQuota)."""
+_UNSCALED: Final = "harvesterhci.io/skipResourceQuotaAutoScaling"
+
+READS: Final = union(
+    migration_demand.READS,
+    {
+        NODE: (f"metadata.labels.{HARVESTER}",),
+        RESOURCE_QUOTA: (
+            *("spec", "status"),
+            *(f"metadata.labels.{OF_RANCHER}", f"metadata.annotations.{_UNSCALED}"),
+        ),
+    },
+)
 
 _NOT_OF_LAUNCHERS: Final = frozenset(("Terminating", "BestEffort"))
 """Scopes that leave out launcher pods: these have no deadline, and they request CPU and memory."""
@@ -87,16 +103,13 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
     unseen = ""
     for quota in found:
         try:
-            lacking = missing(quota, demand)
+            lacking = missing(lacks_for(quota, vmi, cluster))
         except Unseen as blind:
             unseen = unseen or blind.what
             continue
         for name, lack in lacking[:1]:
-            what = (
-                "copy of its vTPM and EFI state"
-                if name.removeprefix("count/") in _OF_STATE
-                else "pod"
-            )
+            of_state = name.removeprefix("count/") in _OF_STATE
+            what = "copy of its vTPM and EFI state" if of_state else "pod"
             reason = (
                 f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
             )
@@ -115,11 +128,9 @@ def migration_refusal(vmi: Object, cluster: Cluster) -> str:
     ranges = limit_ranges.of_namespace(cluster, vms.namespace_of(vmi))
     if ranges and (unseen := candidates.unseen_size(vmi, cluster)):
         raise Unseen(unseen)
-    return (
-        limit_ranges.refusal(migration_demand.demand(vmi, cluster).launcher, ranges)
-        if ranges
-        else ""
-    )
+    if ranges:
+        return limit_ranges.refusal(migration_demand.demand(vmi, cluster).launcher, ranges)
+    return ""
 
 
 _OWN: Final = "change what the pod requests, or the LimitRange"
@@ -140,10 +151,8 @@ def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Prob
     get again.
     """
     namespace = vms.namespace_of(vmi)
-    ranges, known = (
-        limit_ranges.of_namespace(cluster, namespace),
-        tuple(cluster.known(RESOURCE_QUOTA, namespace)),
-    )
+    ranges = limit_ranges.of_namespace(cluster, namespace)
+    known = tuple(cluster.known(RESOURCE_QUOTA, namespace))
     given = _as_restarted(vmi, cluster) if ranges or known else None
     if given is None:
         return None
@@ -154,22 +163,30 @@ def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Prob
     counted = _usage([size], 0)
     by_node = cluster.cached(_counted).get(namespace, {}) if known and nodes else {}
     freed = _total(by_node.get(node, {}) for node in nodes)
+    priority = vmi.at("spec", "priorityClassName").text or ""
     for quota in known:
-        used = (
-            _used(quota)
-            if counts_pods_of(quota, vmi.at("spec", "priorityClassName").text or "")
-            else {}
-        )
+        used = _used(quota) if counts_pods_of(quota, priority) else {}
         for name, limit in hard_limits(quota).items():
             lack = used.get(name, 0) - freed.get(name, 0) + counted.get(name, 0) - limit
             if name in used and counted.get(name, 0) > 0 and lack > 0:
                 reason = (
                     f"ResourceQuota {quota.name}: {name}: {in_words(name, lack)} missing: {EACH}"
                 )
-                command = kubectl("edit", RESOURCE_QUOTA, quota.name, namespace)
+                words, command = raising(quota.name, namespace, quota)
                 root = problem_of(ProblemCause.QUOTA, quota)
-                return Problem(reason, typed("raise the quota", command), id=root, command=command)
+                return Problem(reason, typed(words, command), id=root, command=command)
     return None
+
+
+def raising(name: str, namespace: str, quota: Object | None, least: str = "") -> tuple[str, str]:
+    """Return how a quota is raised (``least``: to what), with the command; empty: in Rancher."""
+    if quota is not None and quota.label(OF_RANCHER).text == "true":
+        words = (
+            f"raise the limits of namespace {namespace} in its Rancher project{least}, whose own "
+            f"limit must have room for that (Rancher overwrites ResourceQuota {name})"
+        )
+        return words, ""
+    return f"raise ResourceQuota {name}{least}", kubectl("edit", RESOURCE_QUOTA, name, namespace)
 
 
 EACH: Final = "every new pod of it is refused"
@@ -183,7 +200,7 @@ def _counted(cluster: Cluster) -> Mapping[str, Mapping[str, Counter[str]]]:
     found: dict[str, dict[str, Counter[str]]] = {}
     for pod in cluster.known(POD):
         node = pod.at("spec", "nodeName").text
-        if node and pod.at("status", "phase").text not in FINISHED:
+        if node and not pod.ended:
             of_node = found.setdefault(pod.namespace or "default", {}).setdefault(node, Counter())
             of_node.update(_usage([pod_size.read(pod["spec"])], 0))
     return found
@@ -204,11 +221,9 @@ def _as_restarted(vmi: Object, cluster: Cluster) -> ExpandedVmi | None:
         given = expand(vmis.owner_vm(vmi, cluster) or vmi, cluster)
     except Unseen:
         return None
-    return (
-        None
-        if given.unseen or any(True for _ in launcher_resources.unseen(given, cluster))
-        else given
-    )
+    if given.unseen or any(True for _ in launcher_resources.unseen(given, cluster)):
+        return None
+    return given
 
 
 def attachment_remedy(cluster: Cluster) -> str:
@@ -280,14 +295,64 @@ def _selects(expression: Field, priority_class: str) -> bool:
     return bool(priority_class)
 
 
-def missing(quota: Object, demand: Demand) -> list[tuple[str, str]]:
-    """Return what of a quota refuses a migration: the name of the resource, and what is missing.
+def lacks_for(quota: Object, vmi: Object, cluster: Cluster) -> Mapping[str, int | None]:
+    """Return how much of each resource a quota lacks for a migration of a VMI.
+
+    Nothing while it migrates: its second pod is counted. KubeVirt repeats what a quota refuses, so
+    the second pods of the migrations that run, which leave one pod each, leave room.
 
     Raises:
         Unseen: see ``lacks``.
     """
+    pods, namespace = launchers(cluster), vms.namespace_of(vmi)
+    if len(pods.by_vmi.get((namespace, vmi.name), ())) > 1:
+        return {}
+    second = entry(cluster, _second_pods, namespace) or ()
+    leaving = [pod for priority, pod in second if counts_pods_of(quota, priority)]
+    found = lacks(quota, migration_demand.demand(vmi, cluster), _usage(leaving, 0))
+    if found and (unseen := pods.unseen or unlisted(cluster, VMI)):
+        raise Unseen(unseen)
+    raised = _scaled(quota, vmi, cluster) if found else ()
+    return {name: lack for name, lack in found.items() if lack is None or name not in raised}
+
+
+def _second_pods(cluster: Cluster) -> Mapping[str, Sequence[tuple[str, PodSize]]]:
+    """Return by namespace the second pods of the VMIs that migrate, each with the priority class of
+    its VMI."""
+    found: dict[str, list[tuple[str, PodSize]]] = {}
+    for (namespace, name), pods in cluster.cached(by_vmi).items():
+        vmi = find(cluster, VMI, namespace, name) if len(pods) > 1 else None
+        if vmi is not None:
+            priority = vmi.at("spec", "priorityClassName").text or ""
+            sizes = ((priority, pod_size.read(pod["spec"])) for pod in pods[1:])
+            found.setdefault(namespace, []).extend(sizes)
+    return found
+
+
+def _scaled(quota: Object, vmi: Object, cluster: Cluster) -> Collection[str]:
+    """Return the limits that Harvester raises in a quota of Rancher for each migration of a VMI.
+
+    By those of the VMI; it lowers them when the migration has ended (harvester/harvester:
+    pkg/controller/master/migration/vmim_controller.go#scaleResourceQuotaWithVMI,
+    pkg/util/resourcequota/calculator.go#CalculateScaleResourceQuotaWithVMI).
+
+    Raises:
+        Unseen: it is not known whether this is Harvester.
+    """
+    if quota.labels.get(OF_RANCHER) != "true" or quota.annotations.get(_UNSCALED) == "true":
+        return ()
+    if not any(map(is_of_harvester, cluster.known(NODE))):
+        if unseen := unlisted(cluster, NODE):
+            raise Unseen(unseen)
+        return ()
+    limits = vmi.at("spec", "domain", "resources", "limits").map
+    return tuple(f"limits.{name}" for name in (CPU, MEMORY) if name in limits)
+
+
+def missing(lacks: Mapping[str, int | None]) -> list[tuple[str, str]]:
+    """Return what a quota lacks in words: the name of the resource, and what is missing."""
     lacking = []
-    for name, lack in lacks(quota, demand).items():
+    for name, lack in lacks.items():
         if lack is None:
             side = "limit" if name.startswith("limits.") else "request"
             lacking.append((name, f"a {side} of each container is missing"))
@@ -296,8 +361,10 @@ def missing(quota: Object, demand: Demand) -> list[tuple[str, str]]:
     return lacking
 
 
-def lacks(quota: Object, demand: Demand) -> Mapping[str, int | None]:
-    """Return how much of each resource a quota lacks for a migration.
+def lacks(
+    quota: Object, demand: Demand, leaving: Mapping[str, int] = MappingProxyType({})
+) -> Mapping[str, int | None]:
+    """Return how much of each resource a quota lacks for a migration, once pods have left.
 
     None: a container does not set the resource.
 
@@ -321,7 +388,7 @@ def lacks(quota: Object, demand: Demand) -> Mapping[str, int | None]:
     found: dict[str, int | None] = {}
     uncounted = []
     for name, limit in hard_limits(quota).items():
-        lack = used.get(name, 0) + counted.get(name, 0) - limit
+        lack = used.get(name, 0) - leaving.get(name, 0) + counted.get(name, 0) - limit
         if not all(_is_set(name, pod) for pod in pods):
             found[name] = None
         elif counted.get(name, 0) > 0 and lack > 0:

@@ -1,16 +1,20 @@
-"""The launcher pods in which the VMIs of a cluster run."""
+"""The launcher pods in which the VMIs of a cluster run, and the pods that attach volumes to
+them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Entries, each, keeps, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Entries, each, entry, keeps, unlisted
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.scheduler.pods import FINISHED
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +63,50 @@ def place(pod: Object) -> Place | None:
 
 def _launcher(pod: Object) -> tuple[tuple[str, str], Object] | None:
     name = vm_ledger.vmi_name(pod)
-    ended = not name or pod.at("status", "phase").text in FINISHED
+    ended = not name or pod.ended
     return None if ended else ((pod.namespace or "default", name), pod)
+
+
+# --- the pods that attach hotplugged volumes ------------------------------------------------------
+
+COPIES_TOLERATIONS: Final = Version(1, 2)
+"""The release from which the pod that attaches volumes has the tolerations of its launcher pod
+(kubevirt/kubevirt:pkg/virt-controller/services/template.go#RenderHotplugAttachmentPodTemplate,
+pull request #10852).
+"""
+
+
+def attachment_tolerations(vmi: Object, cluster: Cluster) -> list[Any] | None:
+    """Return the tolerations of the pod that attaches the volumes of a VMI to the target of its
+    migration; None: those of the launcher pod.
+
+    A policy of the cluster may add some: those of the pod that attaches them now, else of another
+    one in its namespace, show it.
+    """
+    if versions.has_release(cluster, COPIES_TOLERATIONS):
+        return None
+    namespace = vms.namespace_of(vmi)
+    running = launchers(cluster).on_node(vmi)
+    uid = running.metadata["uid"].text if running is not None else None
+    found = entry(cluster, _attachments, namespace) or ()
+    own = [tolerations for owner, tolerations in found if owner == uid]
+    return [each for some in own or [some for _, some in found] for each in some]
+
+
+_Attachment = tuple[str | None, list[Any]]
+
+
+def _attachments(cluster: Cluster) -> Mapping[str, tuple[_Attachment, ...]]:
+    """Return the owner and the tolerations of each pod that attaches volumes, by namespace."""
+    found: dict[str, tuple[_Attachment, ...]] = {}
+    for namespace, pod in filter(None, each(cluster, POD, _attachment)):
+        found[namespace] = (*found.get(namespace, ()), pod)
+    return found
+
+
+def _attachment(pod: Object) -> tuple[str, _Attachment] | None:
+    if pod.labels.get("kubevirt.io") != "hotplug-disk" or pod.ended:
+        return None
+    owner = pod.metadata["ownerReferences"][0]["uid"].text
+    tolerations = pod.at("spec", "tolerations").value
+    return vms.namespace_of(pod), (owner, tolerations if isinstance(tolerations, list) else [])

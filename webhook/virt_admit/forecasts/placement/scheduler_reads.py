@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, check_time
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.scheduler import pods, volumes
-from virt_admit.model.scheduler.pods import FINISHED, Pod
+from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.volumes import Volumes
 
 
@@ -20,18 +19,14 @@ def moving(vmi: Object) -> Pod | None:
     Its affinity can change while its pod keeps an earlier one.
     """
     check_time()
-    return (
-        None
-        if vmi.at("status", "phase").text in migrations.FINAL_PHASES
-        else launcher_pod.linked_pod(vmi)
-    )
+    return None if vmi.ended else launcher_pod.linked_pod(vmi)
 
 
 def bound(pod: Object) -> Pod | None:
     """Return a pod that is bound to a node as kube-scheduler sees it,
     None for one that is not or has ended.
     """
-    if not pod.at("spec", "nodeName").text or pod.at("status", "phase").text in FINISHED:
+    if not pod.at("spec", "nodeName").text or pod.ended:
         return None
     return _read(pod)
 

@@ -12,7 +12,7 @@ from typing import Final
 from virt_admit.forecasts.placement import pod_networks, virt_handlers, volume_attachments
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import driver_daemons, node_drivers
-from virt_admit.forecasts.placement.components.drivers import driver_faults
+from virt_admit.forecasts.placement.components.drivers import driver_faults, shared_taints
 from virt_admit.forecasts.placement.components.missing_networks import makes_room
 from virt_admit.forecasts.placement.refusals import unserved_nodes
 from virt_admit.model.commands import argument, kubectl, shell, typed
@@ -21,13 +21,17 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.launcher import without_kvm
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, cut_middle, names, shorten
 from virt_admit.model.problems import Problem
+from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import Pod
 
-READS: Final[Reads] = union(unserved_nodes.READS, volume_attachments.READS, node_drivers.READS)
+READS: Final[Reads] = union(
+    unserved_nodes.READS, volume_attachments.READS, node_drivers.READS, shared_taints.READS
+)
 """The fields that say it."""
 _PATIENCE: Final = timedelta(minutes=10)
 """The attach controller of Kubernetes waits six minutes for a volume to be unmounted,
@@ -137,7 +141,7 @@ def plugins(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
         return None
     node, driver = min(found.items())
     absent = gone[node][driver]
-    reason = f"it is not known whether driver {driver} works on {names(found)} ({absent.why})"
+    reason = f"it is not known whether driver {driver} works on {names(found)} ({absent.words})"
     return Problem(reason, absent.remedy)
 
 
@@ -150,7 +154,7 @@ def unserved(pod: Pod, filters: FilterPipeline, cluster: Cluster) -> Problem | N
     return drivers(filters.place(pod).judged, pod.namespace, pod.claims, cluster)
 
 
-def best_refusal(found: SchedulingTarget, filters: FilterPipeline) -> str:
+def best_refusal(found: SchedulingTarget, filters: FilterPipeline, cluster: Cluster) -> str:
     """Return why the node with the fewest causes refuses a pod, ``on n2 memory: 6Gi missing``;
     empty: no such node.
     """
@@ -159,17 +163,23 @@ def best_refusal(found: SchedulingTarget, filters: FilterPipeline) -> str:
     if not hosts:
         return ""
     name, why = min(hosts.items(), key=_ease)
-    return f"on {name} {shorten(why, 300 if why.startswith(node_drivers.LACKS) else 100)}"
+    if why == _CORDONED:
+        return f"{name} is {_CORDONED}"
+    why = without_kvm.told(why) if without_kvm.is_off(name, cluster) else why
+    longest = 300 if why.startswith((node_drivers.LACKS, without_kvm.OFF)) else 100
+    return f"on {name} {shorten(virt_handlers.needs(why), longest)}"
 
 
 _MISSING: Final = "missing"
 """How the refusal of a node ends that lacks room (model/scheduler/filters.py)."""
+_CORDONED: Final = "cordoned"
 
 
-def _ease(item: tuple[str, str]) -> tuple[bool, int, bool, str]:
-    """Return how easily a refusal ends: lack of room first, then few causes, then a driver."""
+def _ease(item: tuple[str, str]) -> tuple[bool, bool, int, bool, str]:
+    """Return how easily a refusal ends: lack of room, a cordon, few causes, a driver."""
     name, why = item
-    return not why.endswith(_MISSING), why.count("; "), not why.startswith(node_drivers.LACKS), name
+    lasts = not why.endswith(_MISSING), why != _CORDONED, why.count("; ")
+    return *lasts, not why.startswith(node_drivers.LACKS), name
 
 
 def opens(why: str, fault: str, cluster: Cluster) -> str:
@@ -179,17 +189,34 @@ def opens(why: str, fault: str, cluster: Cluster) -> str:
     ``why``: the refusal of the best node, as ``best_refusal`` says it. ``fault``: of the pod.
     """
     node, _, cause = why.removeprefix("on ").partition(" ")
+    if cause == f"is {_CORDONED}":
+        way = f"uncordon {node}, if its maintenance is over, or add a node that takes it"
+        return makes_room(fault, way)
     if not why.startswith("on "):
         return makes_room(fault, "add a node that runs KubeVirt")
+    if cause.startswith(without_kvm.OFF):
+        return without_kvm.way([node], cluster)
     if not cause.startswith(node_drivers.LACKS):
         is_room = cause.endswith((_MISSING, "…"))
-        return (
-            makes_room(fault)
-            if is_room
-            else makes_room(fault, f"add a node that takes it, or let {node} take it ({cause})")
-        )
+        if is_room:
+            return makes_room(fault)
+        if fenced := _fenced(cause, cluster):
+            return makes_room(fault, f"add a node that takes it, or {fenced}")
+        return makes_room(fault, f"add a node that takes it, or let {node} take it ({cause})")
     words = advice_of(node_drivers.remedy(cause.split()[2], node, cluster)).rstrip(".")
     return f"{words[:1].lower()}{words[1:]}"
+
+
+def _fenced(cause: str, cluster: Cluster) -> str:
+    """Return what ends a taint of podmon, which no VM may tolerate: its volumes may be written
+    there; empty: a node refuses for other reasons alone.
+    """
+    keys = (each.removeprefix("taint ") for each in cause.split("; "))
+    key = next(filter(controller_taints.is_of_podmon, keys), "")
+    if not key:
+        return ""
+    found = shared_taints.known(cluster).get(key)
+    return found.advice if found is not None else f"wait until podmon removes taint {key}"
 
 
 def volumes(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> Problem | None:
@@ -206,10 +233,8 @@ def volumes(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) 
         driver = found.at("spec", "attacher").text or ""
         age = clock.since(found.metadata["deletionTimestamp"].text, cluster)
         if driver in drivers and age is not None and age >= _PATIENCE:
-            name, error = (
-                volume_attachments.volume(found) or found.name,
-                volume_attachments.detach_error(found),
-            )
+            name = volume_attachments.volume(found) or found.name
+            error = volume_attachments.detach_error(found)
             minutes = int(age.total_seconds() // 60)
             reason = (
                 f"{driver} has not detached volume {name} from {node} for {minutes} min "
@@ -227,7 +252,7 @@ def _driver(namespace: str, claim: str, cluster: Cluster) -> str:
     """Return the driver of a volume that one node alone may have; empty: it is another one,
     or could not be read.
     """
-    found = find(cluster, PVC, namespace, claim) if claim else None
+    found = find(cluster, PVC, namespace, claim)
     if found is None or not volume_attachments.is_of_one_node(found):
         return ""
     return node_drivers.of_claim(namespace, claim, cluster)

@@ -6,8 +6,11 @@ import datetime
 from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import pod_networks, pod_starts
-from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.placement import pod_networks
+from virt_admit.forecasts.placement.absent import unready_nodes
+from virt_admit.forecasts.placement.absent.unready_nodes import UnreadyNode
+from virt_admit.forecasts.placement.components.driver_daemons import HANDLER
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import kubectl, logs_of, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry
@@ -19,7 +22,6 @@ from virt_admit.model.kubevirt.settings import migration_limits, migration_netwo
 from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.node_selectors import tolerates
-from virt_admit.model.scheduler.pods import FINISHED
 
 HEARTBEAT_READS: Final[Reads] = union(
     node_health.READS, {NODE: ("metadata.annotations.kubevirt.io/heartbeat",)}
@@ -27,11 +29,7 @@ HEARTBEAT_READS: Final[Reads] = union(
 READS: Final[Reads] = union(
     HEARTBEAT_READS,
     pod_networks.READS,
-    {
-        NAD: NAME,
-        KUBEVIRT: ("spec.workloads.nodePlacement.tolerations",),
-        NODE: ("spec.taints",),
-    },
+    {NAD: NAME, KUBEVIRT: ("spec.workloads.nodePlacement.tolerations",), NODE: ("spec.taints",)},
 )
 
 BROKEN: Final = "virt-handler on "
@@ -45,17 +43,19 @@ _STARTS_WITHIN: Final = datetime.timedelta(minutes=10)
 _SETTLES_WITHIN: Final = datetime.timedelta(minutes=5)
 
 
-def problem(cluster: Cluster, node: str) -> str:
-    """Return why the virt-handler of a node is known not to work; empty: it works,
-    or that is not known.
+def problem(cluster: Cluster, node: str, *, brief: bool = False) -> str:
+    """Return why the virt-handler of a node is known not to work, with the error or, if ``brief``,
+    with what that comes from; empty: it works, or that is not known.
     """
     handler = pod(cluster, node)
     unready = handler is not None and handler.condition("Ready")["status"].text == "False"
     # else the node controller wrote that
     if handler is not None and unready and not outlives_kubelet(cluster, node):
+        if (root := _without_network(cluster, node)) is not None:
+            return f"{BROKEN}{node} waits for the pod network of its node: {root.root}"
         lost = migration_network.fault(handler, cluster)
         why = cluster.cached(_missing_network) or (
-            lost.why if lost is not None else pod_starts.failure(handler, cluster)
+            lost.why if lost is not None else pod_starts.words(handler, cluster, brief=brief)
         )
         why = why.replace("; ", ", ")  # one cause
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"
@@ -85,15 +85,21 @@ def repair(cluster: Cluster, node: str) -> str:
     age = node_health.pod_unready_for(handler, find(cluster, NODE, "", node), cluster)
     if age is None or age <= _LASTS:
         return ""
+    if (root := _without_network(cluster, node)) is not None:
+        return root.remedy
     if network := cluster.cached(_lost_network):
         return migration_network.create(network, cluster)
-    found = broken_pods.of_pod(handler, cluster)
-    if found is not None and _BACK_OFF in found.why:
-        return found.remedy
-    return pod_starts.remedy(handler, cluster) if pod_starts.failure(handler, cluster) else ""
+    fault = pod_starts.fault(handler, cluster)
+    return fault.remedy if fault is not None else ""
 
 
-_BACK_OFF: Final = "BackOff"
+def _without_network(cluster: Cluster, node: str) -> UnreadyNode | None:
+    """Return that a node has no pod network, for which virt-handler waits as all pods do; None: it
+    has one."""
+    found = unready_nodes.named(node, cluster)
+    return found if found is not None and not found.has_network else None
+
+
 _LASTS: Final = datetime.timedelta(minutes=20)
 
 
@@ -106,9 +112,9 @@ def is_starting(cluster: Cluster, node: str) -> bool:
         return False
     if back is not None and back < _SETTLES_WITHIN:
         return True  # the first failures after a boot are those of a network that is not there yet
-    if pod_starts.failure(handler, cluster):
+    if pod_starts.fault(handler, cluster) is not None:
         return False
-    ages = clock.since(handler.metadata["creationTimestamp"].text, cluster), back
+    ages = clock.age(handler, cluster), back
     return any(age is not None and age < _STARTS_WITHIN for age in ages)
 
 
@@ -126,16 +132,19 @@ def returned(cluster: Cluster, node: str) -> datetime.timedelta | None:
 def remedy(cluster: Cluster, node: str) -> str:
     """Return what repairs the virt-handler of a node, with a command."""
     handler = pod(cluster, node)
+    if (root := _without_network(cluster, node)) is not None:
+        return root.remedy
     if handler is not None and (lost := migration_network.fault(handler, cluster)) is not None:
         return lost.remedy
     if handler is None:
         return typed(
-            "repair virt-handler there", "kubectl get pods -A -l kubevirt.io=virt-handler -o wide"
+            f"repair virt-handler on {node}",
+            "kubectl get pods -A -l kubevirt.io=virt-handler -o wide",
         )
-    if pod_starts.failure(handler, cluster):
-        return pod_starts.remedy(handler, cluster)
+    if (fault := pod_starts.fault(handler, cluster)) is not None:
+        return fault.remedy
     return typed(
-        "repair virt-handler there", kubectl("describe", POD, handler.name, handler.namespace)
+        f"repair virt-handler on {node}", kubectl("describe", POD, handler.name, handler.namespace)
     )
 
 
@@ -186,8 +195,9 @@ def logs(cluster: Cluster, node: str) -> str:
 def _missing_network(cluster: Cluster) -> str:
     """Return that the migration network does not exist; empty: it may."""
     lost = cluster.cached(_lost_network)
-    network = f"NetworkAttachmentDefinition {lost}"
-    return f"the migration network, {network}, does not exist" if lost else ""
+    network = f"{NAD.kind} {lost}"
+    other = migration_limits.elsewhere(lost, cluster)
+    return f"the migration network, {network}, does not exist{other}" if lost else ""
 
 
 def _lost_network(cluster: Cluster) -> str:
@@ -256,8 +266,7 @@ def _pods(cluster: Cluster) -> Mapping[str, Object]:
 
 def _handler(pod: Object) -> Object | None:
     """Return the pod if it is one of virt-handler that has not ended."""
-    ended = pod.at("status", "phase").text in FINISHED
-    return pod if pod.labels.get("kubevirt.io") == "virt-handler" and not ended else None
+    return pod if pod.labels.get("kubevirt.io") == HANDLER and not pod.ended else None
 
 
 _OF_HANDLER: Final = (
@@ -266,8 +275,24 @@ _OF_HANDLER: Final = (
     "CPU model ",
     "host model ",
     "TSC frequency ",
-    "hyperv ",
+    "Hyper-V ",
 )
+
+
+def needs(why: str) -> str:
+    """Return why a node refuses a pod, so that a value which the pod demands does not read as one
+    of the node: ``needs CPU model Denverton``.
+    """
+    demanded = (*_OF_HANDLER, "architecture ")
+    causes = (f"{'needs ' * each.startswith(demanded)}{each}" for each in why.split("; "))
+    return "; ".join(causes)
+
+
+def lacks_handler(why: str) -> bool:
+    """Return whether a node refuses a pod for nothing but what virt-handler labels and offers there
+    once it works.
+    """
+    return all(map(is_of_handler, why.split("; ")))
 
 
 def is_of_handler(cause: str) -> bool:

@@ -16,22 +16,23 @@ from virt_admit.forecasts.placement.components import (
     driver_registrations,
     node_drivers,
 )
-from virt_admit.forecasts.placement.components.drivers import driver_faults
+from virt_admit.forecasts.placement.components.drivers import driver_faults, stuck_detaches
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find, is_absent
+from virt_admit.model.lookups import find, grouped, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import fence_taints
-from virt_admit.model.scheduler.pods import FINISHED, claim_names
+from virt_admit.model.scheduler.pods import claim_users
 
 READS: Final[Reads] = union(
     node_health.READS,
     busy_volumes.READS,
     driver_faults.READS,
+    stuck_detaches.READS,
     {
         VOLUME_ATTACHMENT: (
             "spec.attacher",
@@ -78,6 +79,19 @@ def detach_error(attachment: Object) -> str:
     return _words(attachment, "detachError") if attachment.deleted else ""
 
 
+def detach_remedy(attachment: Object, cluster: Cluster) -> str:
+    """Return what ends that a volume cannot be detached from its node, with a command."""
+    node = attachment.at("spec", "nodeName").text
+    claims = entry(cluster, _claims, volume(attachment)) or ()
+    pods = [
+        pod
+        for claim in claims
+        for pod in users(claim.namespace, claim.name, cluster)
+        if pod.at("spec", "nodeName").text == node
+    ]
+    return stuck_detaches.remedy(attachment, pods, cluster)
+
+
 class AttachmentFault(NamedTuple):
     """Why a claim cannot be attached to the node of a pod."""
 
@@ -109,7 +123,7 @@ def fault(
     ``overdue``: the pod waits longer than a volume needs to leave another node.
     """
     for claim in claims:
-        found = find(cluster, PVC, namespace, claim) if claim else None
+        found = find(cluster, PVC, namespace, claim)
         name = found.at("spec", "volumeName").text if found is not None else None
         if found is None or not name:
             continue
@@ -136,29 +150,23 @@ def _kept(attachment: Object, claim: str, cluster: Cluster) -> AttachmentFault |
     if not error and not (gone and _is_attached(attachment)):
         return None
     if not gone:
-        what = f"volume {volume(attachment)} of claim {claim} cannot be detached from {node}"
-        return AttachmentFault(what, error=error)
-    command, driver = (
-        kubectl("edit", VOLUME_ATTACHMENT, attachment.name),
-        attachment.at("spec", "attacher").text or "?",
-    )
+        name = volume(attachment)
+        which = "the volume" if name and name in error else f"volume {name}"
+        what = f"{which} of claim {claim} cannot be detached from {node}"
+        what += clock.lasting(attachment.metadata["deletionTimestamp"].text, cluster)
+        return AttachmentFault(what, detach_remedy(attachment, cluster), error)
+    command = kubectl("edit", VOLUME_ATTACHMENT, attachment.name)
+    driver = attachment.at("spec", "attacher").text or "?"
+    lasts = clock.lasting(attachment.metadata["deletionTimestamp"].text, cluster)
     return AttachmentFault(
         f"claim {claim} is still attached to {node}, which does not exist",
         f"check the controller of driver {driver}, which has to detach it. As a decision, once the "
         f"machine of {node} is confirmed to be gone, remove the finalizers of its "
         f"VolumeAttachment: {command}",
-        (
-            f"its VolumeAttachment is in deletion{_duration(attachment, cluster)}, but the detach "
-            f"fails: {error}"
-        )
+        f"its VolumeAttachment is in deletion{lasts}, but the detach fails: {error}"
         if error
         else "",
     )
-
-
-def _duration(attachment: Object, cluster: Cluster) -> str:
-    age = clock.since(attachment.metadata["deletionTimestamp"].text, cluster)
-    return f" for {clock.duration(age)}" if age is not None else ""
 
 
 def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) -> AttachmentFault:
@@ -166,10 +174,8 @@ def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) 
     if the driver is missing.
     """
     named, name = node_drivers.named_by(error), volume(attachment)
-    on, attacher = (
-        attachment.at("spec", "nodeName").text or "",
-        attachment.at("spec", "attacher").text or "",
-    )
+    on = attachment.at("spec", "nodeName").text or ""
+    attacher = attachment.at("spec", "attacher").text or ""
     if named is None and (unknown := driver_registrations.unknown(attacher, on, error, cluster)):
         others = names(_fail_alike(attachment, cluster))
         what = (
@@ -294,22 +300,12 @@ def left_in_use(node: str, cluster: Cluster) -> Iterator[LeftInUse]:
 
 
 def _claims(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    return _grouped(
-        (claim.at("spec", "volumeName").text or "", claim) for claim in cluster.known(PVC)
-    )
+    return grouped(cluster.known(PVC), lambda claim: claim.at("spec", "volumeName").text or "")
 
 
 def users(namespace: str, claim: str, cluster: Cluster) -> Sequence[Object]:
     """Return the known pods that use a claim and have not ended, by name."""
-    return entry(cluster, _users, (namespace, claim)) or ()
-
-
-def _users(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
-    found: dict[tuple[str, str], list[Object]] = {}
-    for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
-        for claim in claim_names(pod) if pod.at("status", "phase").text not in FINISHED else ():
-            found.setdefault((pod.namespace, claim), []).append(pod)
-    return found
+    return claim_users(namespace, claim, cluster)
 
 
 def _is_attached(attachment: Object) -> bool:
@@ -323,15 +319,11 @@ def is_of_one_node(claim: Object) -> bool:
 
 
 def _words(attachment: Object, field: str) -> str:
-    return " ".join((attachment.at("status", field, "message").text or "").split())
+    return attachment.at("status", field, "message").words
 
 
 def _stuck(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    return _grouped(
-        (each.at("spec", "nodeName").text or "", each)
-        for each in _known(cluster)
-        if detach_error(each)
-    )
+    return grouped(filter(detach_error, _known(cluster)), _node)
 
 
 def _attached(cluster: Cluster) -> Mapping[str, Sequence[str]]:
@@ -343,19 +335,16 @@ def _attached(cluster: Cluster) -> Mapping[str, Sequence[str]]:
 
 
 def _of_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    return _grouped((each.at("spec", "nodeName").text or "", each) for each in _known(cluster))
+    return grouped(_known(cluster), _node)
 
 
 def _by_volume(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    return _grouped((volume(each), each) for each in _known(cluster))
+    return grouped(_known(cluster), volume)
 
 
 def _known(cluster: Cluster) -> list[Object]:
     return sorted(cluster.known(VOLUME_ATTACHMENT), key=lambda each: (volume(each), each.name))
 
 
-def _grouped(pairs: Iterator[tuple[str, Object]]) -> Mapping[str, Sequence[Object]]:
-    found: dict[str, list[Object]] = {}
-    for key, attachment in pairs:
-        found.setdefault(key, []).append(attachment)
-    return found
+def _node(attachment: Object) -> str:
+    return attachment.at("spec", "nodeName").text or ""

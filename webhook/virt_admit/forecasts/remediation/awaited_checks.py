@@ -30,10 +30,7 @@ from virt_admit.model.remediation import check_scope
 from virt_admit.model.remediation.check_scope import WatchedNodes
 
 READS: Final[Reads] = union(
-    coverage.READS,
-    inactive_reasons.DELAY_READS,
-    node_health.READS,
-    {CAPI_CLUSTER: ()},
+    coverage.READS, inactive_reasons.DELAY_READS, node_health.READS, {CAPI_CLUSTER: ()}
 )
 
 

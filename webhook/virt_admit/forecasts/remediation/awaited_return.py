@@ -19,7 +19,8 @@ from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NHC, NODE
+from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NHC, NODE, SNR
+from virt_admit.model.kubernetes.objects import Field
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of, names
@@ -27,6 +28,7 @@ from virt_admit.model.node_updates import node_phases, updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED, Phase
 from virt_admit.model.node_updates.operators import node_removals
 
+_ASSUMED: Final = "timeAssumedRebooted"
 READS: Final[Reads] = union(
     updaters.READS,
     awaited_checks.READS,
@@ -35,6 +37,7 @@ READS: Final[Reads] = union(
     hand_reboots.READS,
     certificate_requests.READS,
     node_removals.READS,
+    {SNR: (f"status.{_ASSUMED}",)},
 )
 
 _IN_MAINTENANCE: Final = "during which it has not reported"
@@ -199,5 +202,19 @@ def _remediations(node: str, cluster: Cluster) -> Iterator[str]:
                 if lasts is not None and lasts <= _REMEDIATION and not begun["timedOut"].present:
                     yield (
                         f"NodeHealthCheck {check.name}, which has been remediating it for "
-                        f"{duration(lasts)}"
+                        f"{duration(lasts)}{_time_left(begun['resource'], cluster)}"
                     )
+
+
+def _time_left(made: Field, cluster: Cluster) -> str:
+    """Return when a SelfNodeRemediation assumes that the node has rebooted, and so frees its pods,
+    as an insertion; empty: another kind, it does not say, or the time has passed
+    (medik8s/self-node-remediation:api/v1alpha1/selfnoderemediation_types.go).
+    """
+    if made["kind"].text != SNR.kind:
+        return ""
+    obj = find(cluster, SNR, made["namespace"].text or "", made["name"].text or "")
+    ago = clock.since(obj.at("status", _ASSUMED).text, cluster) if obj is not None else None
+    if obj is None or ago is None or ago >= timedelta():
+        return ""
+    return f" and assumes its reboot in {duration(-ago)} ({SNR.kind} {obj.name})"

@@ -101,7 +101,7 @@ def _is_of(machine: Object, owner: Object) -> bool:
 
 
 def _is_older(machine: Object, begun: str) -> bool:
-    made, since = clock.instant(machine.metadata["creationTimestamp"].text), clock.instant(begun)
+    made, since = clock.instant(machine.created), clock.instant(begun)
     return made is not None and since is not None and made <= since
 
 

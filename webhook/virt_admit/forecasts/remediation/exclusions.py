@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import show
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.remediation import check_scope
 
@@ -129,7 +129,7 @@ def doubts(check: Object, node: Object, cluster: Cluster) -> Iterator[str]:
     if said and _begun(check, node) is None:
         yield (
             f"whether NodeHealthCheck {check.name} remediates {node.name}: it has said "
-            f"{show(cut(said, 160))}"
+            f"{show(cut_middle(said, 160))}"
         )
 
 
@@ -144,7 +144,7 @@ def _skipped(node: Object, cluster: Cluster, check: str = "") -> Iterator[str]:
         about, when = event.at("involvedObject", "name").text, events.time_of(event)
         old = since is not None and when is not None and when < since
         if not old and check in ("", about):
-            yield _message(event)
+            yield event["message"].words
 
 
 def _events(cluster: Cluster) -> Mapping[str, list[Object]]:
@@ -155,17 +155,13 @@ def _events(cluster: Cluster) -> Mapping[str, list[Object]]:
     for event in sorted(
         events.known(NHC.kind, "RemediationSkipped", cluster), key=_age, reverse=True
     ):
-        for name in {each.rstrip(".") for each in _NAMED.findall(_message(event))}:
+        for name in {each.rstrip(".") for each in _NAMED.findall(event["message"].words)}:
             found.setdefault(name, []).append(event)
     return found
 
 
 _NAMED: Final = re.compile(r"\b(?:node|of):? (?=([\w.-]{1,253}))")
 """``of node: n1`` names two: what no node is called is not asked for."""
-
-
-def _message(event: Object) -> str:
-    return " ".join((event["message"].text or "").split())
 
 
 def _age(event: Object) -> str:
@@ -185,7 +181,7 @@ def _release(cluster: Cluster) -> tuple[int, int] | None:
 
 
 def overdue(check: Object, node: Object, allowed: float, cluster: Cluster) -> Iterator[str]:
-    """Yield that a NodeHealthCheck should have remediated a lost node long ago, and has not.
+    """Yield that a health check should have remediated a lost node long ago, and has not.
 
     ``allowed``: seconds.
     """
@@ -197,7 +193,7 @@ def overdue(check: Object, node: Object, allowed: float, cluster: Cluster) -> It
     if (now - (_begun(check, node) or lost)).total_seconds() > allowed + _SETTLED:
         since = clock.duration(now - lost)
         yield (
-            f"why NodeHealthCheck {check.name} has not freed the pods of {node.name}, which has "
+            f"why {check.kind} {check.name} has not freed the pods of {node.name}, which has "
             f"been lost for {since}"
         )
 

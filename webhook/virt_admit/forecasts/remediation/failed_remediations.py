@@ -9,7 +9,9 @@ nodehealthcheck_controller.go#remediate (no time-out: nothing to do any more), #
 medik8s/fence-agents-remediation:pkg/utils/conditions.go#UpdateConditions (the agent runs only while
 Processing is True), controllers/fenceagentsremediation_controller.go#Reconcile; metal3-io/
 cluster-api-provider-metal3:controllers/metal3remediation_controller.go#reconcileNormal (Failed:
-switched off on purpose); medik8s/self-node-remediation:internal/controller/
+switched off on purpose), #remediateRebootStrategy (it waits without a limit until the host is off);
+openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/actuator.go
+#remediateIfNeeded (so does this); medik8s/self-node-remediation:internal/controller/
 selfnoderemediation_controller.go#prepareReboot (no agent: not begun, without a condition).
 """
 
@@ -18,20 +20,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from typing import Final
 
 from virt_admit.forecasts.placement.components import remediation_agents
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import FAR, MDR, METAL3_REMEDIATION, NHC, SNR, Kind
+from virt_admit.model.kubernetes.kinds import (
+    BARE_METAL_HOST,
+    FAR,
+    FAR_TEMPLATE,
+    MDR,
+    METAL3_REMEDIATION,
+    NHC,
+    POD,
+    SNR,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut
-from virt_admit.model.remediation import fence_agents, fence_taints, remediators
+from virt_admit.model.messages import cut_middle, names, without_command
+from virt_admit.model.remediation import (
+    bare_metal,
+    fence_agents,
+    fence_taints,
+    health_checks,
+    remediators,
+)
 
 _KINDS: Final[dict[str, Kind]] = {kind.kind: kind for kind in (FAR, SNR, MDR)}
 _SAID: Final = (
@@ -40,19 +59,23 @@ _SAID: Final = (
     "status.conditions.message",
     "status.conditions.lastTransitionTime",
 )
+_TEMPLATE: Final = "remediation.medik8s.io/template-name"
 READS: Final[Reads] = union(
     clock.READS,
     remediation_agents.READS,
+    bare_metal.POWER_READS,
     {
-        NHC: ("spec.escalatingRemediations", "status.unhealthyNodes"),
-        FAR: ("spec", "metadata.creationTimestamp", *_SAID),
+        NHC: (
+            *("spec.escalatingRemediations", "spec.remediationTemplate.name"),
+            "status.unhealthyNodes",
+        ),
+        FAR: ("spec", "metadata.creationTimestamp", f"metadata.annotations.{_TEMPLATE}", *_SAID),
+        FAR_TEMPLATE: ("spec",),
         METAL3_REMEDIATION: ("status.phase",),
         SNR: ("status.lastError", "metadata.creationTimestamp", *_SAID),
         MDR: _SAID,
     },
 )
-_ADDRESS: Final = "--ip"
-"""The parameter of fence agents that names the management controller of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +101,8 @@ def of_node(
     )
     if metal is not None and metal.at("status", "phase").text == "Failed" and not metal.deleted:
         return _switched_off(check, metal)
+    if _by_power(check) and (host := _not_off(node, cluster)) is not None:
+        return host
     found = [(each, _object(each, cluster)) for each in _begun(check, node)]
     ended = [
         obj
@@ -107,11 +132,11 @@ def unread(check: Object, node: str, cluster: Cluster) -> Iterator[str]:
 
 
 def of_any(node: str, cluster: Cluster) -> FailedRemediation | None:
-    """Return how the remediation of a node by any NodeHealthCheck has failed for good; None:
-    nothing says so.
+    """Return how the remediation of a node by any NodeHealthCheck, or by the power of its host, has
+    failed for good; None: nothing says so.
     """
-    found = (of_node(check, node, cluster) for check in cluster.known(NHC))
-    return next(filter(None, found), None)
+    every = (of_node(check, node, cluster) for check in cluster.known(NHC))
+    return next(filter(None, chain(every, (_not_off(node, cluster),))), None)
 
 
 def _begun(check: Object, node: str) -> Iterator[Field]:
@@ -151,10 +176,12 @@ def _overdue(obj: Object | Unseen | None, cluster: Cluster) -> timedelta | None:
     """
     if isinstance(obj, Object) and obj.kind == SNR.kind:
         return _unable(obj, cluster)
-    if not isinstance(obj, Object) or obj.kind != FAR.kind or obj.deleted or _has_succeeded(obj):
+    if not isinstance(obj, Object) or obj.kind != FAR.kind:
+        return None
+    if obj.deleted or obj.is_true("Succeeded"):
         return None
     processing = obj.condition("Processing")
-    began = processing["lastTransitionTime"].text or obj.at("metadata", "creationTimestamp").text
+    began = processing["lastTransitionTime"].text or obj.created
     lasts = clock.since(began, cluster)
     try:
         most = timedelta(seconds=remediators.far_duration(obj) // SECOND)
@@ -172,9 +199,9 @@ def _unable(obj: Object, cluster: Cluster) -> timedelta | None:
 
     It tries again without an end, and its other errors may pass (#prepareReboot).
     """
-    if obj.deleted or _has_succeeded(obj) or obj.at("status", "lastError").text != _UNABLE:
+    if obj.deleted or obj.is_true("Succeeded") or obj.at("status", "lastError").text != _UNABLE:
         return None
-    return clock.since(obj.at("metadata", "creationTimestamp").text, cluster)
+    return clock.age(obj, cluster)
 
 
 def _unarmed(node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
@@ -183,17 +210,17 @@ def _unarmed(node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
     """
     lasts, gone = _overdue(obj, cluster), remediation_agents.missing(node, cluster)
     why = gone.why if gone is not None else "it finds no agent there that can"
+    stands = "does not go on" if obj.is_true("Processing") else "has not begun"
     reason = (
-        f"{obj.kind} {obj.full_name} has not begun for {duration(lasts or timedelta())} "
+        f"{obj.kind} {obj.full_name} {stands} for {duration(lasts or timedelta())} "
         f"({_UNABLE}): {why}"
     )
     then = "As a decision, once it is confirmed to be off, taint it out-of-service"
-    way = f"power {node} off by hand, as {why}. {then}"
-    return FailedRemediation(reason, typed(way, fence_taints.fence_command(node)))
-
-
-def _has_succeeded(obj: Object) -> bool:
-    return obj.condition("Succeeded")["status"].text == "True"
+    lacks = gone is not None and gone.daemon is not None
+    short = f"{remediation_agents.WITHOUT} runs there" if lacks else why
+    way = f"power {node} off by hand, as {short}. {then}"
+    later = f"for the next time, {without_command(gone.remedy)}" if gone is not None else ""
+    return FailedRemediation(reason, typed(way, fence_taints.fence_command(node), later))
 
 
 def _stuck(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
@@ -214,12 +241,15 @@ def _failed(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRe
     said, title = obj.condition("Succeeded"), f"{obj.kind} {obj.full_name}"
     age = clock.since(said["lastTransitionTime"].text, cluster)
     ago = f" {duration(age)} ago" if age is not None else ""
-    words = ": ".join(
-        cut(part, 120) for part in (said["reason"].text, said["message"].text) if part
-    )
+    parts = [part for part in (said["reason"].text, said["message"].text) if part]
+    if obj.kind == FAR.kind:  # its message says no more (pkg/utils/conditions.go)
+        del parts[1:]
+    words = ": ".join(cut_middle(part, 120) for part in parts)
     reason = f"{title} has failed{ago}{f' ({words})' if words else ''}, and it is not tried again"
-    first = _fence_device(obj, node) or f"once {node} can be remediated"
-    way = f"{first}, delete its failed {obj.kind}, which {check.kind} {check.name} makes again"
+    if obj.kind == FAR.kind:
+        return _of_agent(check, node, obj, reason, cluster)
+    again = f"which {check.kind} {check.name} makes again"
+    way = f"once {node} can be remediated, delete its failed {obj.kind}, {again}"
     return FailedRemediation(reason, typed(way, about("delete", obj, _KINDS[obj.kind])))
 
 
@@ -238,11 +268,110 @@ def _switched_off(check: Object, obj: Object) -> FailedRemediation:
     )
 
 
-def _fence_device(obj: Object, node: str) -> str:
-    agent, address = (
-        obj.at("spec", "agent").text,
-        obj.at("spec", "nodeparameters", _ADDRESS, node).text,
+def doubts(check: Object, node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield what a check that remediates by the power of hosts may not be able to do.
+
+    The operator tries a call to a BMC again, so an error of now may be over by then
+    (metal3-io/baremetal-operator:internal/controller/metal3.io/action_result.go#actionFailed).
+    """
+    host = bare_metal.host_of(node, cluster) if _by_power(check) else None
+    if host is not None and (error := _power_error(host)) and not bare_metal.is_asked_off(host):
+        yield f"whether {host.kind} {host.full_name} can be powered off: its BMC reports {error}"
+
+
+def _by_power(check: Object) -> bool:
+    view = health_checks.view(check)
+    return view.external or (view.template["kind"].text or "").startswith("Metal3")
+
+
+def _power_error(host: Object) -> str:
+    error, said = bare_metal.power_error(host), host.at("status", "errorMessage").words.rstrip(".")
+    return f"{error} ({cut_middle(said, 100)})" if error and said else error
+
+
+def _not_off(node: str, cluster: Cluster) -> FailedRemediation | None:
+    """Return that the host of a node cannot be powered off, which its remediation has asked for;
+    None: nothing says so.
+    """
+    host = bare_metal.host_of(node, cluster)
+    error = _power_error(host) if host is not None else ""
+    if host is None or not error or not bare_metal.is_asked_off(host):
+        return None
+    title, bmc = f"{host.kind} {host.full_name}", host.at("spec", "bmc")
+    secret = f" or Secret {bmc['credentialsName'].text}" if bmc["credentialsName"].text else ""
+    first = (
+        f"restore the BMC of {node} ({bmc['address'].text or 'no address'}), or correct its "
+        f"address{secret} in {title}"
     )
-    if not agent:
+    return FailedRemediation(
+        f"{title} is asked to power off, and is not confirmed to be off: {error}",
+        typed(first, about("describe", host, BARE_METAL_HOST), _by_hand(node)),
+    )
+
+
+def _by_hand(node: str) -> str:
+    return f"or, as a decision, {fence_taints.fence(node)}"
+
+
+# --- fence agents ---------------------------------------------------------------------------------
+
+
+def _of_agent(
+    check: Object, node: str, obj: Object, reason: str, cluster: Cluster
+) -> FailedRemediation:
+    """Return what to correct after an agent has failed: nothing of the cluster says why, but its
+    operator logs what the agent has answered. Another object gets the same parameters.
+    """
+    name = obj.annotation(_TEMPLATE).text or check.at("spec", "remediationTemplate", "name").text
+    template = find(cluster, FAR_TEMPLATE, obj.namespace, name)
+    because = _fault(obj, node)
+    delete = about("delete", obj, FAR)
+    again = f"delete the failed {FAR.kind}, which {check.kind} {check.name} makes again"
+    if because:
+        reason = f"{reason}: it {because}"
+    if template is None:
+        first = f"correct its template{f' {name}' if name else ''}, then {again}"
+        return FailedRemediation(reason, typed(first, delete))
+    called, edit = f"{template.kind} {template.full_name}", about("edit", template, FAR_TEMPLATE)
+    if because and not _fault(template, node):
+        return FailedRemediation(reason, typed(f"{again} from {called}, corrected by now", delete))
+    then = f"then {again} from it ({delete})"
+    if because:
+        return FailedRemediation(reason, typed(fence_agents.remedy(template, node), edit, then))
+    given = names(fence_agents.parameters(template, node), 90)
+    first = (
+        f"see in the log of its operator what {obj.at('spec', 'agent').text or 'the agent'} "
+        f"answered, and correct {template.kind} {template.name}, or what its parameters name"
+    )
+    then = f"they are {given}; {then}"
+    return FailedRemediation(reason, typed(first, _log(cluster), then))
+
+
+def _fault(obj: Object, node: str) -> str:
+    """Return what of a template, or of an object made from it, keeps its agent from a node, or may
+    do so where a Secret is not read; empty: nothing is seen.
+    """
+    try:
+        return fence_agents.refusal(obj, node).removeprefix(f"{obj.kind} {obj.full_name} ")
+    except Unseen:
+        gaps = names(str(field.path[-1]) for field, _ in remediators.far_gaps(obj, [node]))
+        return f"has no {gaps} for {node}, unlike other nodes" if gaps else ""
+
+
+def _log(cluster: Cluster) -> str:
+    """Return the command that shows the log of the operator of fence agents; empty: no pod of it is
+    known.
+    """
+    pods = (each for each in cluster.known(POD) if each.name.startswith(_OPERATOR))
+    found = next(pods, None)
+    name = found.label(_OF_OPERATOR).text if found is not None else None
+    if found is None or not name:
         return ""
-    return f"restore its power; or, once {agent} reaches it{f' at {address}' if address else ''}"
+    label = f"{_OF_OPERATOR}={name}"
+    return shell(
+        *("kubectl", "logs", "-n", found.namespace, "-l", label, "-c", "manager", "--tail=-1")
+    )
+
+
+_OPERATOR: Final = "fence-agents-remediation-controller-manager-"
+_OF_OPERATOR: Final = "app.kubernetes.io/name"

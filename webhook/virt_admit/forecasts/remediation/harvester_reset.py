@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.reads import Reads
 READS: Final[Reads] = {NODE: ("metadata.labels",)}
 SETTING: Final = "vm-force-reset-policy"
 TITLE: Final = f"Harvester's setting {SETTING}"
+UNREAD: Final = f"{TITLE}, which frees the pods of lost nodes"
 MANAGED: Final = "harvesterhci.io/managed"
 _DEFAULT: Final = '{"enable":true,"period":300}'
 _NAMESPACE: Final = "harvester-system"
@@ -56,7 +57,7 @@ def of(node: Object, cluster: Cluster) -> ResetPolicy | None:
         (each for each in cluster.known(HARVESTER_SETTING) if each.name == SETTING), None
     )
     if setting is None:
-        raise Unseen(f"{TITLE}, which frees the pods of lost nodes")
+        raise Unseen(UNREAD)
     text = setting["value"].text or setting["default"].text or _DEFAULT
     try:
         policy = json.loads(text)

@@ -240,10 +240,7 @@ def in_storm(check: HealthCheck) -> bool:
     """Return whether a NodeHealthCheck waits for ``stormCooldownDuration`` after too many nodes
     were unhealthy.
     """
-    return (
-        check.obj.at("spec", "stormCooldownDuration").present
-        and check.obj.condition(STORM)["status"].text == "True"
-    )
+    return check.obj.at("spec", "stormCooldownDuration").present and check.obj.is_true(STORM)
 
 
 def upgrade(unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[str | Unseen]:
@@ -255,7 +252,7 @@ def upgrade(unhealthy: Sequence[UnhealthyObject], cluster: Cluster) -> Iterator[
             "configuration differ"
         )
     found, unseen = gather(cluster.list(kinds.CLUSTER_VERSION))
-    if any(version.condition("Progressing")["status"].text == "True" for version in found):
+    if any(version.is_true("Progressing") for version in found):
         yield "it waits for the end of the cluster upgrade (ClusterVersion is Progressing)"
     elif unseen and not found:
         yield Unseen(unseen)

@@ -25,10 +25,7 @@ from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler import controller_taints
 
 READS: Final[Reads] = union(
-    awaited_return.READS,
-    cordoners.READS,
-    left_taints.READS,
-    virt_handlers.READS,
+    awaited_return.READS, cordoners.READS, left_taints.READS, virt_handlers.READS
 )
 
 
@@ -113,7 +110,7 @@ def _takes_no_vm(node: Object, cluster: Cluster) -> Iterator[str]:
     if fault and not excluded and not virt_handlers.is_starting(cluster, node.name):
         handler = virt_handlers.pod(cluster, node.name)
         age = node_health.pod_unready_for(handler, node, cluster) if handler is not None else None
-        since = f" for {clock.duration(age)}" if age is not None else ""
+        since = clock.lasts(age)
         remedy = capital(virt_handlers.remedy(cluster, node.name))
         yield f"This node takes no VM{since}: {fault}. That does not end by itself. {remedy}"
     elif (
@@ -141,7 +138,9 @@ def _not_rebooted(node: Object, cluster: Cluster) -> Iterator[str]:
 
 def _still_fenced(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that a healthy node takes no VMs, since its remediation has not finished."""
-    left = fence_taints.left(node, cluster)
+    left, kept = fence_taints.left(node, cluster), fence_taints.kept(node, cluster)
+    if kept:
+        yield f"This node takes no VM for now: {kept}. {cordoners.KEEP}"
     if left is not None:
         remedy, command = fence_taints.way_out(node.name, left, cluster)
         waits = ""

@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.remediation import machine_drain, machine_owners, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
 
@@ -72,11 +72,10 @@ def refusal(check: HealthCheck, selection: Selection, cluster: Cluster) -> Itera
     """Yield that a check says of itself that it remediates nothing, and for how long."""
     found = machine_drain.condition(check.obj, _ALLOWED)
     if found["status"].text == "False" and counted(check, selection):
-        age = clock.since(found["lastTransitionTime"].text, cluster)
-        lasts = f" for {duration(age)}" if age is not None else ""
-        words = " ".join((found["message"].text or found["reason"].text or "").split())
+        lasts = clock.lasting(found["lastTransitionTime"].text, cluster)
+        words = found["message"].words or found["reason"].words
         yield f"its condition {_ALLOWED} is False{lasts}" + (
-            f": {cut(words, _LONGEST)}" if words else ""
+            f": {cut_middle(words, _LONGEST)}" if words else ""
         )
 
 
@@ -152,6 +151,6 @@ def refusals(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iter
             and not machine.deleted
         )
         if waits and age is not None and age >= _PROMPT:
-            words = " ".join((left["message"].text or left["reason"].text or "").split())
-            said = f"for {duration(age)}" + (f": {cut(words, _LONGEST)}" if words else "")
+            words = left["message"].words or left["reason"].words
+            said = f"for {duration(age)}" + (f": {cut_middle(words, _LONGEST)}" if words else "")
             yield OwnerRefusal(machine, machine_owners.title(machine) or "its owner", said)

@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.lookups import is_absent
-from virt_admit.model.messages import capital, cut, names
+from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.remediation import (
     health_checks,
     machine_drain,
@@ -91,7 +91,7 @@ def _waits(machine: Object) -> str:
     if machine_drain.volume_wait(machine):
         return "volumes of its node are not detached"
     words, _ = machine_drain.reported(machine)
-    return f"its drain waits: {cut(words.rstrip('.'), 200)}" if words else ""
+    return f"its drain waits: {cut_middle(words.rstrip('.'), 200)}" if words else ""
 
 
 def _without_node(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
@@ -99,10 +99,8 @@ def _without_node(check: HealthCheck, selection: Selection, cluster: Cluster) ->
     overdue = (
         machine_starts.overdue_of_openshift if check.kind is kinds.MHC else machine_starts.overdue
     )
-    own, stuck = (
-        {each.full_name for each in selection.objects},
-        control_plane_deadlocks.deadlocks(cluster),
-    )
+    own = {each.full_name for each in selection.objects}
+    stuck = control_plane_deadlocks.deadlocks(cluster)
     for late in overdue(cluster) if check.kind is not kinds.NHC else ():
         if late.certain and late.machine.full_name in own and late.machine.full_name not in stuck:
             yield late.why

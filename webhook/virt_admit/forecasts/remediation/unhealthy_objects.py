@@ -9,8 +9,9 @@ machinehealthcheck_controller.go#healthCheckTargets).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import remediation_steps
@@ -45,6 +46,8 @@ class UnhealthyObject(NamedTuple):
     why: str
     obj: Object
     """The Node of a NodeHealthCheck, else the Machine."""
+    starts_until: datetime | None = None
+    """When the time of its start is over. None: it does not start, or that is not known."""
 
 
 def unhealthy(
@@ -67,7 +70,38 @@ def unhealthy(
             yield unseen
             continue
         if why:
-            yield UnhealthyObject(obj.name, why, obj)
+            yield UnhealthyObject(obj.name, why, obj, _starts_until(check, obj, cluster))
+
+
+def _starts_until(check: HealthCheck, obj: Object, cluster: Cluster) -> datetime | None:
+    """Return until when a Machine may become a Node, or a Node may be Ready for the first time."""
+    born, now = clock.instant(obj.created), clock.now(cluster)
+    allowed = _of_first_ready(check, obj, born) if check.kind is kinds.NHC else None
+    if check.kind is not kinds.NHC and not machines.node_name(obj):
+        allowed = check.known_startup_time()
+    if born is None or now is None or not allowed or obj.deleted:
+        return None
+    with contextlib.suppress(OverflowError):  # of a year that no clock shows
+        ends = born + timedelta(microseconds=allowed // 1000)
+        return ends if ends > now else None
+    return None
+
+
+def _of_first_ready(check: HealthCheck, node: Object, born: datetime | None) -> int | None:
+    """Return the time that a NodeHealthCheck leaves a Node that has not been Ready since it was
+    created, in nanoseconds; None: it has been, or none is set.
+    """
+    ready = node.condition("Ready")
+    changed = clock.instant(ready["lastTransitionTime"].text)
+    if born is None or changed is None or changed - born > _REGISTERS:
+        return None
+    shown = ("Ready", ready["status"].text)
+    symptoms = remediation_steps.symptoms(check)
+    return next((each.time for each in symptoms if (each.type, each.status) == shown), None)
+
+
+_REGISTERS: Final = timedelta(minutes=1)
+"""A kubelet that registers its Node reports at once that it is not Ready yet."""
 
 
 def matching(
@@ -163,10 +197,8 @@ def _without_node(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
 
     One that starts counts against the limit, but it is not remediated yet.
     """
-    allowed, age = (
-        check.known_startup_time(),
-        clock.since(machine.metadata["creationTimestamp"].text, cluster),
-    )
+    allowed = check.known_startup_time()
+    age = clock.age(machine, cluster)
     if allowed and age is not None and age / timedelta(microseconds=1) * 1000 < allowed:
         return f"starts: no node yet, after {duration(age)} of {format_duration(allowed)}"
     return "has no node"
@@ -264,7 +296,7 @@ def repair(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterat
 
 def _has_ready_node(machine: Object, cluster: Cluster) -> bool:
     node = find(cluster, kinds.NODE, "", machine_nodes.node_name(machine, cluster))
-    return node is not None and node.condition("Ready")["status"].text == "True"
+    return node is not None and node.is_true("Ready")
 
 
 def _reported(machine: Object) -> str:

@@ -141,7 +141,7 @@ def unfinished(vm: ObjectRef, cluster: Cluster) -> Sequence[Object]:
     """Return the known migrations of a VM that have not ended."""
     vmi = find(cluster, VMI, vm.namespace, vm.name)
     own = migrations.of_vmi(vmi, cluster) if vmi is not None else ()
-    return [each for each in own if each.at("status", "phase").text not in migrations.FINAL_PHASES]
+    return [each for each in own if not each.ended]
 
 
 def _target(migration: Object, cluster: Cluster) -> Object | None:

@@ -101,8 +101,9 @@ def of_node(node: NodePlan, cluster: Cluster) -> Iterator[RootProblem]:
         yield _of_blocker(blocker, node.name)
     blocking = node.having(VmOutcome.BLOCKS)
     general = {blocker.id for blocker in node.pods.blockers}
+    told = {blocker.reason for blocker in node.pods.blockers}  # alike for each VM of the node
     for row in blocking:
-        for problem in row.problems:
+        for problem in (each for each in row.problems if each.reason not in told):
             yield _of_row(row, problem, node.name, cluster, alone=problem.id not in general)
     for row in node.having(VmOutcome.UNKNOWN):
         claim = _not_shared(row, cluster)
@@ -130,10 +131,14 @@ def of_vm(cause: str, vmi: Object, node: str, reason: str, remedy: str = "") -> 
 def _of_blocker(blocker: Blocker, node: str) -> RootProblem:
     kind = _BLOCKER_KINDS.get(blocker.kind) or kinds.guess("v1", blocker.kind)
     subject = ObjectRef(kind, blocker.namespace, blocker.name)
-    shown = (Witness("", subject),)
-    return RootProblem(
-        str(blocker.cause), subject, (node,), blocker.reason, shown, remedy=blocker.remedy
-    )
+    return of_object(blocker.cause, subject, (node,), blocker.reason, blocker.remedy)
+
+
+def of_object(
+    cause: str, subject: ObjectRef, nodes: tuple[str, ...], reason: str, remedy: str
+) -> RootProblem:
+    """Return a problem of an object, which shows it itself."""
+    return RootProblem(str(cause), subject, nodes, reason, (Witness("", subject),), remedy=remedy)
 
 
 def _of_row(

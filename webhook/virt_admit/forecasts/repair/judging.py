@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.repair import found_problems, surviving
 from virt_admit.forecasts.repair.causes.shared_objects import POOL_KINDS
 from virt_admit.forecasts.repair.repair_plan import Goal, ObjectRef, RootProblem, Witness
 from virt_admit.forecasts.upgrade.rehearsal import Options, Stop, rehearse
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, LONGHORN_VOLUME, NODE, VM, Kind
 from virt_admit.model.problems import ProblemCause
@@ -88,16 +90,24 @@ def judge(goal: Goal, cluster: Cluster, nodes: Sequence[str] = ()) -> GoalJudgem
         waiting = tuple(note for node in plan.nodes for note in node.waiting)
         return GoalJudgement(plan.drainable, found, drainable, plan.unseen, rows, waiting)
     rehearsed = rehearse(cluster, Options(), forecast_only=True)
-    if rehearsed.possible:
-        return GoalJudgement(True, (), drainable, rehearsed.unseen, rows)
+    blocking = {str(each.id) for node in plan.nodes for each in node.pods.blockers}
     stops = (
         *found,
         *_pools(cluster, rehearsed.stops),
-        *_in_a_run(rehearsed.stops, {each.id for each in found}),
+        *_in_a_run(rehearsed.stops, {each.id for each in found} | blocking),
     )
+    operators = (_operator(each) for each in rehearsed.operators if each.holds)
+    held = (*(() if rehearsed.nodes_complete else stops), *operators)
     return GoalJudgement(
-        rehearsed.possible, found_problems.merged(stops), drainable, rehearsed.unseen, rows
+        rehearsed.possible, found_problems.merged(held), drainable, rehearsed.unseen, rows
     )
+
+
+def _operator(held: StuckOperator) -> RootProblem:
+    kind = next((each for each in kinds.ALL if each.kind == held.kind), None)
+    subject = ObjectRef(kind or kinds.guess("v1", held.kind), held.namespace, held.name)
+    cause = ProblemCause.COMPONENT
+    return found_problems.of_object(cause, subject, (), held.reason, held.remedy)
 
 
 def _pools(cluster: Cluster, stops: Sequence[Stop]) -> Iterator[RootProblem]:
@@ -112,8 +122,8 @@ def _pools(cluster: Cluster, stops: Sequence[Stop]) -> Iterator[RootProblem]:
             if (pool.namespace, pool.name) == stop.problem[1:]
         ]
         for subject in named[:1]:
-            cause, shown = str(stop.problem.cause), (Witness("", subject),)
-            yield RootProblem(cause, subject, (), stop.reason, shown, remedy=stop.remedy)
+            cause = stop.problem.cause
+            yield found_problems.of_object(cause, subject, (), stop.reason, stop.remedy)
 
 
 _KINDS: Final[Mapping[str, Kind]] = {
@@ -136,5 +146,5 @@ def _in_a_run(stops: Sequence[Stop], known: Collection[str]) -> Iterator[RootPro
             continue
         kind = _KINDS.get(stop.problem.cause, VM if stop.problem.namespace else NODE)
         subject = ObjectRef(kind, stop.problem.namespace, stop.problem.name)
-        cause, shown = str(stop.problem.cause), (Witness("", subject),)
-        yield RootProblem(cause, subject, (stop.node,), stop.reason, shown, remedy=stop.remedy)
+        cause, on = stop.problem.cause, (stop.node,)
+        yield found_problems.of_object(cause, subject, on, stop.reason, stop.remedy)

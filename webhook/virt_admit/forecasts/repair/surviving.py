@@ -9,7 +9,7 @@ from virt_admit.forecasts.outage import lost_vms
 from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
 from virt_admit.forecasts.outage.outages import Outage, Outages, Question, outages
 from virt_admit.forecasts.repair import found_problems
-from virt_admit.forecasts.repair.repair_plan import ObjectRef, RootProblem, Witness
+from virt_admit.forecasts.repair.repair_plan import ObjectRef, RootProblem
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.problems import ProblemCause
@@ -66,7 +66,7 @@ def _of_outage(outage: Outage) -> Iterator[RootProblem]:
 
 
 def _of_node(cause: str, node: ObjectRef, reason: str, remedy: str) -> RootProblem:
-    return RootProblem(cause, node, (node.name,), reason, (Witness("", node),), remedy=remedy)
+    return found_problems.of_object(cause, node, (node.name,), reason, remedy)
 
 
 def _of_vm(cause: str, row: LostVm) -> RootProblem:

@@ -12,6 +12,7 @@ from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import best_models, lost_features
 from virt_admit.forecasts.placement.components.drivers import driver_faults
+from virt_admit.forecasts.placement.refusals.refusal_remedies import KEPT
 from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
 from virt_admit.forecasts.repair.causes import (
     added_bridges,
@@ -34,6 +35,7 @@ from virt_admit.forecasts.repair.repair_plan import (
     RootProblem,
 )
 from virt_admit.forecasts.repair.wishes import BY_HAND, Wishes
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE, POOL, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Object
@@ -56,10 +58,6 @@ from virt_admit.model.remediation import fence_taints
 _DISKS: Final = "DisksNotLiveMigratable"
 _CLAIM: Final = re.compile(r"^volume of claim (\S+) is ")
 """The words of a node that cannot reach a volume. A claim that is broken cannot be copied."""
-_LONG: Final = 10**9
-"""Seconds: longer than any restart. Where restarts were named explicitly,
-they come before new hardware.
-"""
 _CAPI: Final = "cluster.x-k8s.io"
 
 
@@ -79,7 +77,7 @@ class Option:
         touched = sum(len(step.changes) for step in self.steps)
         decisions = sum(step.cost.kind is CostClass.DECISION for step in self.steps)
         if wishes.may_restart is not None and decisions:
-            downtime += _LONG
+            downtime += clock.LONGEST  # the restarts that were allowed come before new hardware
         if wishes.prefer == "restart":
             return copied, self.protection, downtime, touched, self.id
         return downtime, self.protection, copied, touched, self.id
@@ -179,9 +177,8 @@ def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
 def _ways(
     vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: Wishes
 ) -> Iterator[Option | str]:
-    claims = launcher_pod.claims(vmi["spec"])
-    if (fault := driver_faults.first(vms.namespace_of(vmi), claims, cluster)) is not None:
-        yield f"do not stop it before its volumes can be attached again. {capital(fault.remedy)}"
+    if kept := _kept(vmi, cluster):
+        yield kept
     elif ProblemCause.EXTERNAL in causes:
         yield from _external(vmi, vm, cluster)
     elif surviving.WAITS_FOR_NODE in causes:
@@ -207,6 +204,17 @@ def _ways(
     else:
         yield _migrating(vmi, vm, cluster, wishes)
         yield _accepting(vm_steps.accepted(vmi, vm, cluster, because=_hardware(causes)))
+
+
+def _kept(vmi: Object, cluster: Cluster) -> str:
+    """Return what ends the cause for which no node would take a VM that stops; empty: none would
+    keep it off.
+    """
+    claims = launcher_pod.claims(vmi["spec"])
+    if (fault := driver_faults.first(vms.namespace_of(vmi), claims, cluster)) is not None:
+        return f"do not stop it before its volumes can be attached again. {capital(fault.remedy)}"
+    moved = no_target.reason(candidates.target(vmi, cluster, moves=True), cluster, moves=True)
+    return moved.remedy if moved is not None and KEPT in moved.remedy else ""
 
 
 def _failing(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option]:
@@ -342,7 +350,8 @@ def _no_target(
     target = candidates.target(vmi, cluster, moves=moves)
     others = tuple(_other_nodes(vmi, target, cluster))
     yield from others
-    fresh = _nowhere_to_start(vmi, cluster) if others else ""
+    opens = others or "cordoned" in target.placement.refusals.values()
+    fresh = _nowhere_to_start(vmi, cluster) if opens else ""
     for number, widening in enumerate(node_constraints.widenings(vm, target, cluster)):
         yield Option(f"widen-{number}", (vm_steps.widened(vmi, vm, widening, cluster),), 0)
     refusals = target.placement.refusals.values()
@@ -401,7 +410,12 @@ def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Ite
     refusals = target.placement.refusals
     known = {node.name: node for node in cluster.known(NODE)}
     closed = (name for name, why in refusals.items() if why == "cordoned" and name in known)
-    cordoned = sorted(name for name in closed if not cordoners.is_emptied(name, cluster))
+    cordoned = sorted(
+        name
+        for name in closed
+        if not cordoners.is_emptied(name, cluster)
+        and shared_objects.may_uncordon(known[name], cluster)
+    )
     if cordoned:
         yield Option("uncordon", (shared_objects.uncordon(known[cordoned[0]]),), 0)
     fences = fence_taints.known(cluster)

@@ -128,7 +128,7 @@ def widened(
         "the VM may need something that only its node has, such as a licence or a device: ask its "
         "owner"
     )
-    staged = _is_staged(cluster) or vm.condition("RestartRequired")["status"].text == "True"
+    staged = _is_staged(cluster) or vm.is_true("RestartRequired")
     if staged or pool_templates.restarts(vm, cluster):
         return restart(vmi, vm, [GuestChange(title, widening.edits, risk)])
     subject = ObjectRef.of(VM, vm)

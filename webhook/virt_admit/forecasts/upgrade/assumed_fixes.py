@@ -46,11 +46,9 @@ class IfFixed:
 
 def fixed_plan(plan: Plan, fixed: Collection[ProblemId]) -> Plan:
     """Return the drains of all nodes as if these problems were fixed."""
-    return (
-        replace(plan, nodes=tuple(_fixed_node(node, fixed) for node in plan.nodes))
-        if fixed
-        else plan
-    )
+    if fixed:
+        return replace(plan, nodes=tuple(_fixed_node(node, fixed) for node in plan.nodes))
+    return plan
 
 
 def _fixed_node(node: NodePlan, fixed: Collection[ProblemId]) -> NodePlan:

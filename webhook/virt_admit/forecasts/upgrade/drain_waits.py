@@ -7,8 +7,9 @@ package/upgrade/upgrade_node.sh#command_pre_drain.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.drain.budgets import evicted_pods
@@ -21,11 +22,11 @@ from virt_admit.forecasts.upgrade.drains import kept_pods
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_DEPLOYMENT, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates.node_phases import Phase, PoolUpdate
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import machine_drain
@@ -84,9 +85,9 @@ def ending(plan: Plan) -> Iterator[str]:
 
 def unknown(
     driver: Driver, plan: Plan, pools: Sequence[Pool], begun: Sequence[PoolUpdate], cluster: Cluster
-) -> Iterator[str]:
-    """Yield what is not known of the drains that are under way,
-    in a roll-out or because a Machine is deleted alone.
+) -> Mapping[str, tuple[str, ...]]:
+    """Return what is not known of the drains that are under way, by node: in a roll-out or because
+    a Machine is deleted alone.
     """
     flying = ((name, update) for pool in begun for name, update in pool.nodes.items())
     drained = {
@@ -98,9 +99,12 @@ def unknown(
     if driver in (Driver.CLUSTER_API, Driver.PLAIN):
         drained |= dict.fromkeys((name for pool in pools for name in pool.to_do), True)
     plans = {node.name: node for node in plan.nodes}
-    for name, by_machine in drained.items():
-        rolled = driver is Driver.CLUSTER_API
-        yield from of_node(name, plans.get(name), cluster, by_machine=by_machine, rolled=rolled)
+    rolled = driver is Driver.CLUSTER_API
+    found = {
+        name: tuple(of_node(name, plans.get(name), cluster, by_machine=by_machine, rolled=rolled))
+        for name, by_machine in drained.items()
+    }
+    return {name: waits for name, waits in found.items() if waits}
 
 
 def of_node(
@@ -175,7 +179,7 @@ def _unexplained(machine: Object, plan: NodePlan | None, cluster: Cluster) -> It
         since = vm_states_times.age(began, cluster)
         yield (
             f"when the drain for Machine {machine.full_name} ends, which has waited for {since}: "
-            f"{cut(words, 300)}"
+            f"{cut_middle(words, 300)}"
         )
 
 
@@ -209,7 +213,7 @@ def _volumes(kept: KeptVolumes, node: str, cluster: Cluster) -> Iterator[str]:
     errors = [
         volume_attachments.detach_error(each) for each in volume_attachments.stuck(node, cluster)
     ]
-    why = f" ({cut(errors[0], 200)})" if errors else ""
+    why = f" ({cut_middle(errors[0], 200)})" if errors else ""
     users = [pod.full_name for pod in kept.pods]
     end = f"keep pod {names(users, 120)}, which uses them, off this node, or " if users else ""
     yield (
@@ -217,6 +221,40 @@ def _volumes(kept: KeptVolumes, node: str, cluster: Cluster) -> Iterator[str]:
         f"{kept.machine.full_name}{kept_pods.waiting_since(kept.since, cluster)}; {end}set its "
         "nodeVolumeDetachTimeout"
     )
+
+
+@cached
+def deadlines(cluster: Cluster) -> Mapping[str, tuple[datetime, int]]:
+    """Return when Cluster API ends the drain of nodes, which it then deletes with the VMs that are
+    left, and for how many seconds it waits before while volumes are attached.
+
+    Without a limit of a wait that it certainly does not skip, it deletes none.
+    """
+    found = {}
+    for machine in cluster.known(CAPI_MACHINE):
+        end = machine_drain.ends(machine) if machine.deleted else None
+        over = machine_drain.is_drained(machine) or machine_drain.volume_wait(machine) is not None
+        if end is None or over:
+            continue
+        node = machine_nodes.node_name(machine, cluster)
+        detach = machine_drain.detach_timeout(machine)
+        if detach is None and not kept_volumes.may_wait(node, cluster):
+            detach = 0
+        if detach is not None:
+            found[node] = end, detach
+    return found
+
+
+def until_ended(nodes: Iterable[NodePlan], cluster: Cluster) -> list[NodePlan]:
+    """Return the nodes without those whose drain ends in any case."""
+    return [node for node in nodes if node.name not in deadlines(cluster)]
+
+
+def time_outs(nodes: Iterable[str], cluster: Cluster) -> Iterator[str]:
+    """Yield when Cluster API ends the drains of nodes, as ``drain`` says it."""
+    for name in nodes:
+        if name in deadlines(cluster):
+            yield cluster.cached(node_notes.time_outs)[name].rstrip(".")
 
 
 def rests_on(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:

@@ -6,7 +6,6 @@ The longer end is what a schedule should be planned with.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -19,7 +18,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
 from virt_admit.model.kubevirt.settings.configuration import known_or_none
-from virt_admit.model.scheduler.resources import MEMORY, Resources, amounts
+from virt_admit.model.scheduler.resources import MEMORY, Resources, amount
 
 FAST: Final = 1.25e9
 """Bytes per second of a 10 Gbit/s network:
@@ -75,7 +74,8 @@ def migration(vmi: Object, requests: Resources, cluster: Cluster) -> Estimate:
         return Estimate(
             Range(last, max(last + 1, round(last * _WORSE))), "the last migration of each VM"
         )
-    memory = _guest_memory(vmi) or requests.get(MEMORY, 0)
+    guest = amount(MEMORY, vmi.at("spec", "domain", "memory", "guest").value)
+    memory = guest or requests.get(MEMORY, 0)
     bandwidth = _bandwidth(cluster)
     fast, slow = (bandwidth, bandwidth) if bandwidth else (FAST, SLOW)
     low = START[0] + round(memory * _COPIED[0] / fast)
@@ -103,11 +103,6 @@ _GUEST_DRAIN: Final = 600
 """Seconds in which Cluster API provider KubeVirt drains the guest's own node before it deletes the
 VMI (pkg/kubevirt/machine.go#drainGracePeriodExceeded).
 """
-
-
-def _guest_memory(vmi: Object) -> int:
-    memory: Mapping[str, object] = {MEMORY: vmi.at("spec", "domain", "memory", "guest").value}
-    return amounts(memory)[MEMORY]
 
 
 def _bandwidth(cluster: Cluster) -> float:

@@ -43,16 +43,17 @@ def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> I
             "nodes that are cordoned or not Ready are not updated before that ends: "
             f"{names(left_out)}"
         )
+    measured = dict.fromkeys(estimate.basis for estimate in estimates)
     limits = basis.limits
-    yield f"{PER_CLUSTER} {limits.cluster} and {PER_NODE} {limits.node} ({limits.source})"
+    if measured:
+        yield f"{PER_CLUSTER} {limits.cluster} and {PER_NODE} {limits.node} ({limits.source})"
     yield f"{basis.node_minutes} minutes for the update and reboot of a node"
     if basis.driver is Driver.PLAIN:
         yield from hand_reboots.counted(cluster)
         yield from hand_reboots.newer(
             {node for pool in basis.pools for node in pool.nodes}, cluster
         )
-    for measured in dict.fromkeys(estimate.basis for estimate in estimates):
-        yield f"durations by {measured}"
+    yield from (f"durations by {each}" for each in measured)
     yield from undrained_nodes.not_drained(basis.driver, basis.pools, cluster)
     yield from _without_api(basis.pools, cluster)
     yield from upgrade_progress.rests_on(basis.begun)

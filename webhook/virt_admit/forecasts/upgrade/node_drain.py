@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
+from virt_admit.model.kubevirt.instances import migration_timeouts, vms
 from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.scheduler.resources import MEMORY
 
@@ -134,7 +134,7 @@ def _of_others(node: str, free: int, places: int, cluster: Cluster) -> int:
     """Return how long migrations of other nodes may hold the places of the cluster that this node
     needs.
     """
-    open_migrations = (each for each in cluster.known(VMIM) if _is_open(each))
+    open_migrations = (each for each in cluster.known(VMIM) if not each.ended)
     keys = [
         (vms.namespace_of(each), each.at("spec", "vmiName").text or "") for each in open_migrations
     ]
@@ -146,10 +146,6 @@ def _of_others(node: str, free: int, places: int, cluster: Cluster) -> int:
         for vmi in moved
     )
     return math.ceil(sum(longest) / max(places, 1))
-
-
-def _is_open(migration: Object) -> bool:
-    return migration.at("status", "phase").text not in migrations.FINAL_PHASES
 
 
 def _vmis(keys: Iterable[tuple[str, str]], cluster: Cluster) -> Iterator[Object]:

@@ -34,8 +34,16 @@ class Outcome:
     """In the order in which they ended."""
     stops: dict[str, str] = field(default_factory=dict)
     """Nodes that never become empty, each with the reason, in the order in which that shows."""
+    lost: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """VMs that are lost with their nodes, as the time of a drain ends: the node, and why they are
+    still there.
+    """
+    off: frozenset[str] = frozenset()
+    """Those of them that have not found room to start again."""
     exhausted: bool = False
     """Whether the bound in events was reached."""
+    crowded: bool = False
+    """Whether a VM had to wait for room on another node."""
 
     @property
     def seconds(self) -> int:

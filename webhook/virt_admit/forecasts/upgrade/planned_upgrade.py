@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, TypeGuard
 
 from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.model.kubernetes.clock import LONGEST
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, PoolUpdate
 
 
@@ -22,13 +23,14 @@ class PlannedUpgrade:
         """Return the plan in the JSON of an earlier ``virt-admit upgrade``.
 
         Raises:
-            ValueError: it is something else, or its upgrade was not possible.
+            ValueError: it is something else, or its nodes were not all updated.
         """
         waves = data.get("waves") if isinstance(data, dict) and data.get("version") == 1 else None
         if not isinstance(waves, list) or "by" not in data:
             raise ValueError("it is not the JSON of virt-admit upgrade (-o json)")
         ends = [end for wave in waves for end in _ends(wave)]
-        if not ends or data.get("possible") is not True:
+        held = data.get("operators") and not (data.get("stops") or data.get("unseen"))
+        if not ends or not (data.get("possible") is True or held):
             raise ValueError("it has no complete rehearsal: its upgrade was not possible")
         return cls(tuple(ends))
 
@@ -42,7 +44,7 @@ def _ends(wave: Any) -> list[Range]:
 
 
 def _is_seconds(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < LONGEST
 
 
 @dataclass(frozen=True, slots=True)

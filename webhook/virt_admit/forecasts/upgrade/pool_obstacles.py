@@ -15,16 +15,20 @@ from typing import Final
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import mutual_drains, unhealthy_pods
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
-from virt_admit.forecasts.remediation import (
-    awaited_checks,
-    awaited_return,
+from virt_admit.forecasts.remediation import awaited_checks, awaited_return
+from virt_admit.forecasts.upgrade.operators import (
+    operand_pods,
+    standing_images,
+    standing_logs,
+    standing_nodes,
 )
-from virt_admit.forecasts.upgrade.operators import operand_pods
 from virt_admit.model.commands import about, argument, merge_patch, shell, typed
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, more_may_exist
 from virt_admit.model.kubernetes.kinds import (
     CAPI_CLUSTER,
+    CAPI_MACHINE,
+    CAPI_MACHINE_SET,
     DAEMON_SET,
     MACHINE_DEPLOYMENT,
     NODE,
@@ -40,20 +44,18 @@ from virt_admit.model.node_updates import (
     config_pool_updates,
     cordoners,
     kured,
-    maintenance_updates,
     rancher_updates,
     talos_upgrades,
     upgrade_plans,
 )
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
+from virt_admit.model.node_updates.node_phases import PoolUpdate
 from virt_admit.model.node_updates.operators import paused_clusters
+from virt_admit.model.node_updates.operators.paused_clusters import PausedCluster
 from virt_admit.model.node_updates.rancher import managed_charts
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
-from virt_admit.model.remediation import (
-    control_plane,
-    fence_taints,
-)
+from virt_admit.model.remediation import control_plane, fence_taints
 from virt_admit.model.remediation.control_plane import RebootRisk
 
 
@@ -66,6 +68,8 @@ class Obstacle:
     problem: ProblemId | None = None
     drained: tuple[str, ...] = ()
     """Nodes that another operator drains first."""
+    node: str = ""
+    """The node at which it stands; empty: it concerns the whole pool."""
 
 
 def unpause(pool: Object, kind: Kind) -> str:
@@ -79,15 +83,41 @@ def unpause(pool: Object, kind: Kind) -> str:
 
 
 def paused(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield that a MachineDeployment is paused, or its whole Cluster."""
+    """Yield that a MachineDeployment is paused, its whole Cluster or one of its MachineSets, which
+    then makes and deletes no Machine: first what is never taken as fixed."""
+    for owner in _pauses(deployment, cluster):
+        if paused_clusters.is_long(owner):
+            yield Obstacle(owner.reason, capital(owner.remedy))
     if deployment.at("spec", "paused").boolean:
         yield Obstacle(
             f"MachineDeployment {deployment.name} is paused",
             unpause(deployment, MACHINE_DEPLOYMENT),
             problem_of(ProblemCause.POOL_PAUSED, deployment),
         )
-    elif (owner := paused_clusters.of_member(deployment, cluster)) is not None:
-        yield Obstacle(owner.reason, capital(owner.remedy))
+
+
+def pause_doubts(deployment: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield what pauses a MachineDeployment for no longer than a move needs, which may end soon."""
+    for owner in _pauses(deployment, cluster):
+        if not paused_clusters.is_long(owner):
+            yield f"whether the pause ends: {owner.reason}. {capital(owner.remedy)}"
+
+
+def _pauses(deployment: Object, cluster: Cluster) -> Iterator[PausedCluster]:
+    sets = paused_clusters.owned(deployment, CAPI_MACHINE_SET, cluster)
+    held = paused_clusters.of_member(deployment, cluster)
+    for owner in (held, *(paused_clusters.of(each, cluster) for each in sets)):
+        if owner is not None and not _is_history(owner.obj, cluster):
+            yield owner
+
+
+def _is_history(owner: Object, cluster: Cluster) -> bool:
+    """Return whether a MachineSet is only kept for a way back: it wants and has no Machine."""
+    return (
+        owner.kind == CAPI_MACHINE_SET.kind
+        and owner.at("spec", "replicas").integer == 0
+        and not any(paused_clusters.owned(owner, CAPI_MACHINE, cluster))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +143,10 @@ READS: Final[Reads] = union(
     talos_upgrades.READS,
     rancher_updates.READS,
     managed_charts.READS,
-    {CAPI_CLUSTER: ()},
+    standing_images.READS,
+    standing_logs.READS,
+    standing_nodes.READS,
+    {CAPI_CLUSTER: (), CAPI_MACHINE: (), CAPI_MACHINE_SET: ()},
 )
 
 
@@ -179,9 +212,9 @@ def of_release(update: ClusterUpdate, cluster: Cluster) -> Obstacle | None:
     if stop is None:
         return None
     for pod, node in _without_node(update, cluster):
-        words, command = maintenance_updates.way_back(node)
+        closed, words, command = unhealthy_pods.way_in(node, cluster)
         reason = (
-            f"{stop.reason}. Its pod {pod.full_name} finds no node while {node.name} is cordoned"
+            f"{stop.reason}. Its pod {pod.full_name} finds no node while {node.name} is {closed}"
         )
         return Obstacle(
             reason,
@@ -193,9 +226,7 @@ def of_release(update: ClusterUpdate, cluster: Cluster) -> Obstacle | None:
         return Obstacle(stop.reason, stop.remedy, stop.id)
     then = f"{advice_of(broken.remedy).rstrip('.')}, after which the update goes on by itself"
     return Obstacle(
-        f"{stop.reason}: {broken.full_words}",
-        typed(then, command_of(broken.remedy)),
-        stop.id,
+        f"{stop.reason}: {broken.full_words}", typed(then, command_of(broken.remedy)), stop.id
     )
 
 
@@ -209,8 +240,7 @@ def _without_node(update: ClusterUpdate, cluster: Cluster) -> Iterator[tuple[Obj
             waits = (
                 pod.at("status", "phase").text == "Pending" and not pod.at("spec", "nodeName").text
             )
-            node = unhealthy_pods.cordoned_for(pod, "", cluster) if waits else None
-            if node is not None:
+            for node in unhealthy_pods.cordoned_for(pod, cluster)[:1] if waits else ():
                 yield pod, node
 
 
@@ -220,9 +250,8 @@ def of_orders(cluster: Cluster) -> Iterator[Obstacle]:
     """
     for each in standing_orders(cluster):
         if each.certain:
-            yield Obstacle(
-                each.reason, each.remedy, problem_of(ProblemCause.ORDER_STANDS, each.order)
-            )
+            problem = problem_of(ProblemCause.ORDER_STANDS, each.order)
+            yield Obstacle(each.reason, each.remedy, problem, node=each.node)
 
 
 def order_doubts(cluster: Cluster) -> Iterator[str]:
@@ -234,6 +263,18 @@ def order_doubts(cluster: Cluster) -> Iterator[str]:
     )
 
 
+def doubted_nodes(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[str]:
+    """Yield the nodes under way of which ``order_doubts`` tells why they may stand."""
+    doubts = {
+        (each.order.kind, each.order.name, each.node)
+        for each in standing_orders(cluster)
+        if not each.certain
+    }
+    for name, update in ((name, own) for pool in begun for name, own in pool.nodes.items()):
+        if not doubts.isdisjoint((update.kind, update.name, node) for node in ("", name)):
+            yield name
+
+
 @cached
 def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
     """Return the orders to update nodes that do not go on, or may not, each of them once.
@@ -243,6 +284,9 @@ def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
     every = (
         *managed_charts.standing(cluster),
         *managed_charts.refusals(cluster),
+        *standing_images.standing(cluster),
+        *standing_logs.standing(cluster),
+        *standing_nodes.standing(cluster),
         *upgrade_plans.standing(cluster),
         *talos_upgrades.standing(cluster),
         *rancher_updates.standing(cluster),
@@ -301,8 +345,9 @@ def end_of_absence(pool: Object, nodes: Sequence[Object], cluster: Cluster) -> s
     cordoned = [node.name for node in nodes if node.at("spec", "unschedulable").boolean]
     broken = [node for node in nodes if node.name not in cordoned]
     if not broken:
-        words = f"Uncordon {names(cordoned)}, or raise maxUnavailable so that others go on"
-        return typed(words, shell("kubectl", "uncordon", *map(argument, cordoned)))
+        uncordon = shell("kubectl", "uncordon", *map(argument, cordoned))
+        other = "or raise maxUnavailable so that others go on"
+        return typed(f"Uncordon {names(cordoned)}", uncordon, other)
     target = config_pool_updates.target(pool, nodes)
     old = [
         node.name
@@ -334,6 +379,8 @@ def _known_way_back(node: Object, cluster: Cluster) -> str:
         held = _blockers(node.name, vmis.occupied(cluster), cluster)
         if held:  # its drain does not end, so waiting for it does not help
             return f"{keep}, whose drain waits for {held[0].subject}. {held[0].remedy}"
+        if late := cordoners.stuck_removal(node, cluster):
+            return late
         first = "repair that" if cordon.ends is False else "wait"
         return f"{first}, and {keep}"
     if left is None:

@@ -39,11 +39,9 @@ class RebootCheck:
 
     @property
     def title(self) -> str:
-        return (
-            f"{self.kind} {self.namespace}/{self.name}"
-            if self.namespace
-            else f"{self.kind} {self.name}".rstrip()
-        )
+        if self.namespace:
+            return f"{self.kind} {self.namespace}/{self.name}"
+        return f"{self.kind} {self.name}".rstrip()
 
 
 def health_checks(

@@ -6,28 +6,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.control import held_operators
 from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.room.crowded_vms import TOLD
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import preemption_effects
-from virt_admit.forecasts.placement.candidates import preemption
 from virt_admit.forecasts.upgrade import (
     assumed_fixes,
     drain_waits,
     estimate_basis,
+    harvester_waits,
+    pool_obstacles,
     random_runs,
     reboots,
     rollouts,
     savings,
+    simulated_world,
     upgrade_progress,
     vm_interruptions,
 )
 from virt_admit.forecasts.upgrade.assumed_fixes import IfFixed
-from virt_admit.forecasts.upgrade.drains import kept_pods, undrained_nodes
+from virt_admit.forecasts.upgrade.drains import failed_drains, kept_pods, undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.estimate_basis import Basis
 from virt_admit.forecasts.upgrade.outcomes import Outcome, leftovers, shown, undetermined
@@ -41,7 +45,8 @@ from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.in_order import InOrder
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits, limits
 from virt_admit.model.messages import count
@@ -92,13 +97,13 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The result.
-
-    ``possible`` is None if it cannot be determined; ``duration`` is set only if it is True.
-    """
+    """The result. ``duration`` is set only if ``nodes_complete``."""
 
     driver: Driver
-    possible: bool | None
+    nodes_complete: bool | None
+    """Whether the update of the nodes ends, whatever holds operators; None: it cannot be
+    determined.
+    """
     unseen: tuple[str, ...]
     duration: Range | None
     rests_on: tuple[str, ...]
@@ -117,19 +122,35 @@ class Rehearsal:
     if_fixed: IfFixed | None = None
     """How the upgrade goes if they are fixed. None: nothing was taken as fixed."""
     operators: tuple[StuckOperator, ...] = ()
-    """What KubeVirt and the operators of VMs say does not go on.
-    ``possible`` is about the nodes alone.
+    """What KubeVirt and the operators of VMs say does not go on. ``duration`` is about the nodes
+    alone.
     """
     reported: tuple[ReportedProblem, ...] = ()
     """What objects around the stops report as wrong."""
     refused: RefusedReleases | None = None
     """Which releases of OpenShift are refused. ``possible`` is about the others."""
     before_nodes: str = ""
-    """What an update under way does before the nodes. Times count from their begin. Empty:
-    nothing.
-    """
+    """What an update under way does before the nodes, from which times count; empty: nothing."""
     paused: tuple[str, ...] = ()
     """Pools that are paused as they are meant to be. ``possible`` is about the other nodes."""
+
+    @property
+    def possible(self) -> bool | None:
+        """Whether the upgrade ends: not while an operator is held, whatever the nodes do."""
+        holds = {each.holds for each in self.operators}
+        if True in holds:
+            return False
+        return None if None in holds and self.nodes_complete else self.nodes_complete
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What the estimate rests on; empty: no time was estimated."""
+        return self.rests_on if self.waves or self.if_fixed is not None else ()
+
+    @property
+    def ends(self) -> Range | None:
+        """In which time the upgrade ends; None: it does not, or that is not known."""
+        return self.duration if self.possible else None
 
 
 def rehearse(
@@ -165,14 +186,19 @@ def run(
 ) -> Rehearsal:
     """Simulate an upgrade with the drains of all nodes given, as if these problems were fixed."""
     result = _run(cluster, options, plan, progress, fixed, in_order, forecast_only=forecast_only)
-    result = replace(result, operators=tuple(held_operators.of_cluster(cluster)))
+    said = {stop.reason for stop in result.stops}
+    held = (each for each in held_operators.of_cluster(cluster) if each.reason not in said)
+    result = replace(result, operators=tuple(held))
+    if any(each.holds is None for each in result.operators):
+        blind = [*more_may_exist(cluster, CAPI_MACHINE), *more_may_exist(cluster, NODE)]
+        unseen = (*result.unseen, *(each.what for each in blind))
+        result = replace(result, unseen=tuple(dict.fromkeys(unseen)))
+    if result.driver is Driver.PLAIN and result.progress is not None and not result.stops:
+        return replace(result, before_nodes=harvester_waits.before_nodes(cluster))
     if result.driver is not Driver.MACHINE_CONFIG:
         return result
-    release = cluster_updates.release(cluster)
-    paused = tuple(paused_pools.notes(cluster))
-    return replace(
-        result, refused=release.refused, before_nodes=release.before_nodes, paused=paused
-    )
+    new, paused = cluster_updates.release(cluster), tuple(paused_pools.notes(cluster))
+    return replace(result, refused=new.refused, before_nodes=new.before_nodes, paused=paused)
 
 
 def _run(
@@ -195,46 +221,46 @@ def _run(
         *upgrade_progress.unseen(begun, plan),
         *(blind.what for blind in rollouts.unread(cluster, options.driver, begun)),
     ]
-    drained = (
-        {node.name for node in plan.nodes} if not begun else upgrade_progress.still_drained(begun)
-    )
+    drained = upgrade_progress.still_drained(begun, plan)
     drained -= paused_pools.waiting_nodes(cluster) if driver is Driver.MACHINE_CONFIG else set()
     left = [node for node in plan.nodes if node.name in drained]
+    kept = left if options.from_start else drain_waits.until_ended(left, cluster)
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
     by_load = [
         node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))
     ]
+    late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
     try:
         pools = assumed_fixes.fixed_pools(
             rollouts.pools(driver, cluster, options.max_unavailable, by_load, begun), fixed
         )
         plan = drain_waits.without_awaited(plan, pools)
-        found = assumed_fixes.fixed_limits(limits(cluster), fixed)
+        allowed = assumed_fixes.fixed_limits(limits(cluster), fixed)
     except Unseen as blind:
-        return replace(_unknown(driver, plan, left, (*unseen, blind.what)), progress=so_far)
+        return replace(_unknown(driver, plan, kept, (*unseen, blind.what), late), progress=so_far)
     if plan.nodes and not begun and not any(pool.nodes or pool.obstacle for pool in pools):
         unseen += unpooled_nodes.unknown(driver, cluster, of_machines=driver is Driver.CLUSTER_API)
-    unseen += drain_waits.unknown(driver, plan, pools, begun, cluster)
-    unseen += rollouts.doubts(driver, pools, cluster)
+    waits = drain_waits.unknown(driver, plan, pools, begun, cluster)
+    unseen += [*chain.from_iterable(waits.values()), *rollouts.doubts(driver, pools, cluster)]
+    told = {*waits, *pool_obstacles.doubted_nodes(begun, cluster), *(stop.node for stop in late)}
+    unseen += upgrade_progress.stalled(begun, plan, pools, options.node_minutes, told, cluster)
     unknown = [row for node in left for row in node.undecided]
     if unseen or unknown:
         unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
-        return replace(_unknown(driver, plan, left, unread, pools), progress=so_far)
-    late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
+        return replace(_unknown(driver, plan, kept, unread, late, pools), progress=so_far)
     waiting = upgrade_progress.without_late(pools, [stop.node for stop in late])
-    result, world, high = _simulated(
-        cluster, plan, waiting, found, driver, options, progress, begun, late, in_order
+    result, world, runs = _simulated(
+        cluster, plan, waiting, allowed, driver, options, progress, begun, late, in_order
     )
     updated = [node for pool in pools for node in pool.to_do]
     checks = reboots.health_checks(cluster, driver, updated, options.node_minutes * 60)
+    so_far = so_far and replace(so_far, notes=(*so_far.notes, *vm_interruptions.lost(runs)))
     result = replace(result, health_checks=checks, progress=so_far)
-    if not result.possible or forecast_only:
+    if not result.nodes_complete or forecast_only:
         return result
     progress("trying other settings")
-    return replace(
-        result,
-        faster=tuple(savings.faster(world, high, savings.one_by_one(plan, cluster), in_order)),
-    )
+    faster = savings.faster(world, runs[1], savings.one_by_one(plan, cluster), in_order)
+    return replace(result, faster=tuple(faster))
 
 
 def _late(begun: Sequence[PoolUpdate], options: Options, cluster: Cluster) -> Iterator[Stop]:
@@ -251,12 +277,13 @@ def _unknown(
     plan: Plan,
     left: Iterable[NodePlan],
     unseen: Sequence[str],
+    late: Sequence[Stop],
     pools: Sequence[Pool] = (),
 ) -> Rehearsal:
-    """Return that nothing can be determined, unless what was read certainly stops a pool,
-    or a drain that is left.
+    """Return that nothing can be determined, unless what was read certainly stops a pool, a node
+    under way, or a drain that is left.
     """
-    stops = (*_obstacles(pools), *_certain_stops(left))
+    stops = (*late, *_obstacles(pools), *_certain_stops(left))
     return Rehearsal(
         driver,
         False if stops else None,
@@ -317,7 +344,7 @@ def _simulated(
     begun: Sequence[PoolUpdate],
     late: tuple[Stop, ...],
     in_order: InOrder,
-) -> tuple[Rehearsal, World, Outcome]:
+) -> tuple[Rehearsal, World, Sequence[Outcome]]:
     estimates = estimated(plan, cluster)
     start = Start(
         plan, pools, found, options.node_minutes * 60, begun, continued=not options.from_start
@@ -326,7 +353,7 @@ def _simulated(
     progress("simulating the shortest and the longest run")
     low, high = in_order(simulate, worlds)
     runs = [low, high]
-    emptied = upgrade_progress.emptied(begun)
+    emptied = {*upgrade_progress.emptied(begun), *worlds[0].deadlines}
     updated = (
         frozenset(node for pool in pools if pool.obstacle is None for node in pool.to_do) - emptied
     )
@@ -335,8 +362,9 @@ def _simulated(
     lasting = tuple(_certain_stops(left, lambda row: row.vmi.full_name in for_good))
     ill = (each for pool in pools if pool.obstacle is None for each in pool.failing)
     failed = tuple(Stop(each.node, each.reason, each.remedy, each.problem) for each in ill)
-    undrained = _certain_stops(node for node in plan.nodes if _is_drained_now(node, pools))
-    certain = bool(failed or late or lasting) or any(pool.obstacle for pool in pools)
+    undrained = _certain_stops(failed_drains.nodes(plan, pools))
+    held = any(pool.obstacle for pool in pools)
+    certain = bool(failed or late or lasting or held)
     if (
         not certain
         and bool(low.stops) == bool(high.stops)
@@ -345,11 +373,9 @@ def _simulated(
         runs += in_order(simulate, random_runs.worlds(worlds))
     stops = (*failed, *late, *_stops(plan, pools, lasting, runs), *undrained)
     stopped = all(run.stops for run in runs)
-    preempting = stopped and _depends_on_preemption(plan, worlds, runs, cluster)
+    preempting = stopped and simulated_world.depends_on_preemption(plan, worlds, runs, cluster)
     unseen = (preemption_effects.UNSEEN,) if preempting else tuple(undetermined(runs))
-    certain = (
-        (stopped and not preempting) or bool(failed or late) or any(pool.obstacle for pool in pools)
-    )
+    certain = bool((stopped and not preempting) or failed or late or held)
     possible = False if certain else None if unseen else not stops
     basis = Basis(driver, pools, tuple(begun), found, options.node_minutes, plan)
     result = Rehearsal(
@@ -363,46 +389,23 @@ def _simulated(
         stops,
         (),
     )
-    return result, worlds[1], high
-
-
-def _is_drained_now(node: NodePlan, pools: Sequence[Pool]) -> bool:
-    """Return whether the update of a node has failed, often for its drain, or another operator
-    drains the node first.
-    """
-    failing = {each.node for pool in pools for each in pool.failing}
-    others = {name for pool in pools if pool.obstacle is not None for name in pool.obstacle.drained}
-    return node.name in others or (node.name in failing and "cordoned" in node.state)
-
-
-def _depends_on_preemption(
-    plan: Plan, worlds: Sequence[World], ends: Sequence[Outcome], cluster: Cluster
-) -> bool:
-    """Return whether preemption, which is not simulated,
-    may let all VMs go that found no room in a run.
-
-    It cannot help a node that other pods or VMs block in any case, nor a VM that it would not help
-    now.
-    """
-    for_good = {vm.name for world in worlds for vm in world.vms if vm.blocked}
-    for_good |= {row.vmi.full_name for row in plan.having(VmOutcome.BLOCKS)}
-    stuck = {node: reason.partition(": ")[0] for end in ends for node, reason in end.stops.items()}
-    if any(node in worlds[0].stuck or name in for_good for node, name in stuck.items()):
-        return False
-    return preemption(cluster).may_help(vm.pod for vm in worlds[0].vms)
+    return result, worlds[1], runs
 
 
 # --- what is said of it ---------------------------------------------------------------------------
 
 
 def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]:
-    """Yield the nodes by the time at which they start in the shorter run."""
-    by_start: dict[int, list[str]] = {}
+    """Yield the nodes by the time at which they start in the shorter run, without those that have
+    begun, which come first.
+    """
+    by_start: dict[tuple[int, bool], list[str]] = {}
     for pool in pools:
         for node in pool.to_do:
             if node in low.started and node in high.started:
-                by_start.setdefault(low.started[node], []).append(node)
-    for start, nodes in sorted(by_start.items()):
+                key = low.started[node], node not in pool.begun
+                by_start.setdefault(key, []).append(node)
+    for (start, _), nodes in sorted(by_start.items()):
         ends = [
             (low.ended[node], high.ended[node])
             for node in nodes
@@ -427,9 +430,7 @@ def _stops(
     plan: Plan, pools: Sequence[Pool], lasting: Sequence[Stop], runs: Sequence[Outcome]
 ) -> Iterator[Stop]:
     """Yield what stops the upgrade: pools, then what certainly keeps a node from becoming empty,
-    then what shows in a run.
-
-    At last the nodes that it never reaches.
+    then what shows in a run, at last the nodes that it never reaches.
     """
     yield from _obstacles(pools)
     reasons = shown(runs)
@@ -440,10 +441,11 @@ def _stops(
     certain = {stop.node for stop in lasting}
     held = {(stop.node, stop.reason): stop for node in plan.nodes for stop in _other_pods(node)}
     rows = {row.vmi.full_name: row for node in plan.nodes for row in node.forecasts}
+    room = {on.name: row for on in plan.nodes for row in on.without_room if TOLD in row.reason}
     for node, reason in reasons.items():
         if node not in certain:
             row = rows.get(reason.partition(": ")[0])
-            yield held.get((node, reason)) or _without_room(node, reason, row)
+            yield held.get((node, reason)) or _without_room(node, reason, row, room.get(node))
     if not reasons:
         for node in leftovers([pool for pool in pools if pool.obstacle is None], runs[0]):
             yield Stop(node, "it is never reached", "See the other stops.")
@@ -451,18 +453,18 @@ def _stops(
 
 def _obstacles(pools: Iterable[Pool]) -> Iterator[Stop]:
     held = dict.fromkeys(pool.obstacle for pool in pools if pool.obstacle is not None)
-    return (Stop("", obstacle.reason, obstacle.remedy, obstacle.problem) for obstacle in held)
+    return (Stop(each.node, each.reason, each.remedy, each.problem) for each in held)
 
 
-def _without_room(node: str, reason: str, row: Forecast | None) -> Stop:
-    """Return that a VM finds no room in a run.
-
-    Where it finds none now, the reason is that of the drain of its node.
-    """
-    remedy = (row.remedy if row else "") or "Add room or let another node take it."
+def _without_room(node: str, reason: str, row: Forecast | None, crowded: Forecast | None) -> Stop:
+    """Return that a VM finds no room in a run; if one finds none now, for the reason of a drain."""
+    row = crowded if row is not None and row.outcome is VmOutcome.MIGRATES and crowded else row
+    other = crowded.remedy if crowded else "Add room or let another node take it."
+    remedy = (row.remedy if row else "") or other
     if row is None:
         return Stop(node, reason, remedy)
-    if row.outcome is VmOutcome.BLOCKS and row.vmi.at("status", "nodeName").text == node:
+    here = row.vmi.at("status", "nodeName").text == node
+    if row is crowded or (here and row.outcome is VmOutcome.BLOCKS):
         reason = f"{row.vmi.full_name}: {row.reason}"
     known = row.problems[0].id if row.problems else None
     return Stop(node, reason, remedy, known or problem_of(ProblemCause.NO_ROOM, row.vmi))

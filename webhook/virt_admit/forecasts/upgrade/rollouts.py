@@ -3,7 +3,8 @@
 Sources: openshift/machine-config-operator
 pkg/controller/node/node_controller.go#getAllCandidateMachines, #maxUnavailable, #sortNodeList,
 #getPrimaryPoolForNode, pkg/controller/common/layered_node_state.go#CheckNodeReady;
-kubernetes-sigs/cluster-api core/reconcilers/machinedeployment/mdutil/util.go#ResolveFenceposts.
+kubernetes-sigs/cluster-api core/reconcilers/machinedeployment/mdutil/util.go#ResolveFenceposts;
+rancher/rancher pkg/capr/planner/planner.go#fullReconcile (etcd one by one, control plane, workers).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
@@ -51,7 +53,7 @@ from virt_admit.model.node_updates import (
     updaters,
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
-from virt_admit.model.node_updates.operators import paused_pools
+from virt_admit.model.node_updates.operators import paused_pools, poolless_nodes
 from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final = union(
@@ -89,7 +91,9 @@ class Pool:
     and is updated only after that ends.
     """
     limit: str = "maxUnavailable"
-    """What sets ``capacity``."""
+    """What sets ``capacity``; empty: not known, or nothing can be set."""
+    alone: frozenset[str] = frozenset()
+    """Nodes during whose update no other one of the pool is updated: those of the control plane."""
 
     @property
     def to_do(self) -> tuple[str, ...]:
@@ -191,7 +195,8 @@ def pools(
     Args:
         driver, cluster: who decides in it.
         max_unavailable: a number or a percentage for each pool instead of the configured one.
-        load: the names of the nodes, those with the least to move first.
+        load: the names of the nodes, those with the least to move first. Where no pool decides, the
+            control plane comes before them.
         begun: how far a roll-out is that is under way; empty: all nodes are still to be updated.
 
     Raises:
@@ -220,9 +225,17 @@ def _plain(
     phases: Mapping[str, NodeUpdate],
 ) -> Pool:
     known = {node.name: node for node in every}
-    own = tuple(name for name in load if name in known)  # a VMI may name a node that was deleted
-    capacity = _given(max_unavailable or str(plan_progress.at_once(cluster)), len(own))
-    found = _without_silent(_continued(Pool("nodes", own, capacity), phases, known), known, cluster)
+    # kubelets may not be newer than the API server: kubeadm, Plans and Rancher update servers first
+    servers = frozenset(node.name for node in every if nodes.is_server(node))
+    present = (name for name in load if name in known)  # a VMI may name a node that was deleted
+    own = tuple(sorted(present, key=lambda name: name not in servers))
+    at_once = plan_progress.at_once(cluster)
+    capacity = _given(max_unavailable or str(at_once.nodes), len(own))
+    limit = f"concurrency of Plan {at_once.plan}" if at_once.plan else "nodes at the same time"
+    if harvester_waits.is_harvester(cluster) or (begun and not at_once.plan):
+        limit = ""  # Harvester takes one at a time, and another updater has a setting of its own
+    pool = Pool("nodes", own, capacity, limit=limit, alone=servers)
+    found = _without_silent(_continued(pool, phases, known), known, cluster)
     held = chain(
         harvester_waits.obstacles(begun, cluster),
         pool_obstacles.of_lock(cluster),
@@ -250,6 +263,7 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     waiting = [node for pool in free for node in pool.nodes]
     if driver is Driver.MACHINE_CONFIG and waiting:
         yield from filter(None, (cluster_updates.release(cluster).doubt,))
+        yield from away_nodes.doubts(cluster)
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
     if driver is Driver.PLAIN:
         yield from pool_obstacles.order_doubts(cluster)
@@ -317,24 +331,20 @@ def _machine_config(
             nodes_in_order = sorted(own, key=machine_pools.zone_then_age)
             found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
             yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
-    refused = tuple(
-        map(
-            _without_a_pool,
-            filter(lambda each: each.has_no_pool, machine_pools.overlaps(known, every)),
-        )
-    )
+    refused = [each for each in machine_pools.overlaps(known, every) if each.has_no_pool]
     if refused:
-        yield Pool("no MachineConfigPool", (), 1, failing=refused)
+        yield Pool("no MachineConfigPool", (), 1, failing=tuple(map(_without_a_pool, refused)))
 
 
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
     """Yield what the update of the cluster rests on, and which nodes belong to another pool than
-    one that selects them.
+    one that selects them, or to none.
     """
     if driver is Driver.MACHINE_CONFIG:
         yield from cluster_updates.release(cluster).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
         yield from (overlap.effect for overlap in found if not overlap.has_no_pool)
+        yield from (each.reason for each in poolless_nodes.of_cluster(cluster).values())
 
 
 def _without_a_pool(overlap: Overlap) -> NodeFailure:
@@ -376,7 +386,9 @@ def _machine_config_pool(
     )
     found = _continued(every, phases, {node.name: node for node in own})
     away = [
-        node.name for node in own if node.name not in found.begun and _is_unavailable(node, phases)
+        node.name
+        for node in own
+        if node.name not in found.begun and _is_unavailable(node, phases, cluster)
     ]
     if not found.to_do and not found.failing and not config_pool_updates.degraded(pool):
         return replace(found, obstacle=None)  # nothing is left that it could stop
@@ -390,22 +402,25 @@ def _machine_config_pool(
             f"{names(each.node for each in found.failing)}, which uses up its maxUnavailable "
             f"{capacity}"
         )
-        obstacle = replace(
-            obstacle, reason=f"{obstacle.reason}. {names(waiting, 60)} comes after {which}"
-        )
+        come = "comes" if len(waiting) == 1 else "come"
+        reason = f"{obstacle.reason}. {names(waiting, 60)} {come} after {which}"
+        obstacle = replace(obstacle, reason=reason)
+    if found.begun and any(mutual_drains.of_node(name, cluster) for name in away):
+        return replace(found, nodes=(), obstacle=obstacle)  # what is drained names that cause
     if away and found.nodes:
         absent = [node for node in own if node.name in away]
         obstacle = obstacle or away_nodes.obstacle(pool, own, absent, capacity, cluster)
     return replace(found, obstacle=obstacle)
 
 
-def _is_unavailable(node: Object, phases: Mapping[str, NodeUpdate]) -> bool:
-    """Return whether a node is cordoned or not Ready,
-    and no update of it is under way that would end that.
+def _is_unavailable(node: Object, phases: Mapping[str, NodeUpdate], cluster: Cluster) -> bool:
+    """Return whether a node is cordoned or not Ready, and that does not end by itself:
+    no update of it is under way, and no delay after its remediation.
     """
     under_way = not phases and config_pool_updates.is_under_way(node)
     failing = node.name in phases and phases[node.name].phase is Phase.FAILING
-    return not under_way and not failing and node_phases.is_away(node)
+    waits = under_way or failing or not node_phases.is_away(node)
+    return not waits and not away_nodes.may_return(node, cluster)
 
 
 def _pool_obstacle(pool: Object, own: Sequence[Object], cluster: Cluster) -> Obstacle | None:
@@ -421,7 +436,7 @@ def _pool_obstacle(pool: Object, own: Sequence[Object], cluster: Cluster) -> Obs
         )
         return Obstacle(
             f"MachineConfigPool {pool.name} is degraded: {cut_middle(said, _LONGEST)}",
-            daemon_errors.of_pool(own) or see,
+            daemon_errors.of_pool(pool, own) or see,
             problem_of(ProblemCause.POOL_DEGRADED, pool),
         )
     return None

@@ -161,10 +161,8 @@ class Targets:
 
     def _score(self, requests: Resources, node: str) -> int:
         free, (all_cpu, all_memory) = self._free[node], self._size[node]
-        cpu_left, memory_left = (
-            free[CPU] - requests.get(CPU, 0),
-            free[MEMORY] - requests.get(MEMORY, 0),
-        )
+        cpu_left = free[CPU] - requests.get(CPU, 0)
+        memory_left = free[MEMORY] - requests.get(MEMORY, 0)
         if node in self._closed or cpu_left < 0 or memory_left < 0 or free[PODS] < 1:
             return _NONE
         if any(free.get(name, 0) < value for name, value in requests.items() if value > 0):

@@ -13,20 +13,24 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
 from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.forecasts.placement import no_target, quotas, virt_handlers
-from virt_admit.forecasts.placement.candidates import scheduler
+from virt_admit.forecasts.placement import no_target, quotas, virt_handlers, volume_attachments
+from virt_admit.forecasts.placement.candidates import preemption, scheduler
 from virt_admit.forecasts.placement.components import node_drivers
-from virt_admit.forecasts.upgrade import durations, upgrade_progress
+from virt_admit.forecasts.upgrade import drain_waits, durations, upgrade_progress
 from virt_admit.forecasts.upgrade.durations import Estimate, Range
+from virt_admit.forecasts.upgrade.outcomes import Outcome
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.forecasts.upgrade.simulation import BACKOFF, UNSCHEDULABLE, UnderWay, Vm, World
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, unlisted
+from virt_admit.model.kubernetes.kinds import PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures
 from virt_admit.model.kubevirt.launcher.launcher_pod import CREATED_BY
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
+from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, Phase, PoolUpdate
 from virt_admit.model.scheduler.filters import FilterPipeline
@@ -66,6 +70,12 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
     """Return what a run starts from: with the ``low`` durations and favourable chance,
     or the opposite.
     """
+    begun = {
+        name: upgrade_progress.until_back(update, start.reboot, bound, cluster)
+        for pool in start.begun
+        for name, update in pool.nodes.items()
+    }
+    deadlines = _deadlines(begun, cluster)
     vms = tuple(
         Vm(
             row.vmi.full_name,
@@ -78,17 +88,13 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
             under_way=_under_way(row, estimates[row.vmi.full_name].seconds, bound, cluster)
             if start.continued
             else None,
+            attached=bool(deadlines) and _is_attached(row, node.name, cluster),
         )
         for node in sorted(start.plan.nodes, key=lambda node: node.name)
         for row in sorted(node.forecasts, key=lambda row: row.vmi.full_name)
     )
     stuck = {
         node.name: reason for node in start.plan.nodes for reason in list(other_pods(node))[:1]
-    }
-    begun = {
-        name: upgrade_progress.until_back(update, start.reboot, bound, cluster)
-        for pool in start.begun
-        for name, update in pool.nodes.items()
     }
     back = returning(start.pools, cluster)
     filters = with_nodes_back(scheduler(cluster), back)
@@ -97,7 +103,41 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
     filters = node_drivers.served(filters, cluster, back)
     away = back if start.continued else frozenset()
     return World(
-        filters, start.pools, vms, start.limits, start.reboot, stuck, begun, bound == "low", away
+        filters,
+        start.pools,
+        vms,
+        start.limits,
+        start.reboot,
+        stuck,
+        begun,
+        bound == "low",
+        away,
+        deadlines=deadlines,
+    )
+
+
+def _deadlines(begun: Collection[str], cluster: Cluster) -> Mapping[str, tuple[int, int]]:
+    """Return the seconds after which the drains of nodes under way end in any case, and those for
+    which volumes that are attached keep such a node then.
+    """
+    ends = {name: end for name, end in drain_waits.deadlines(cluster).items() if name in begun}
+    current = clock.now(cluster) if ends else None  # who asks for it is asked again all the time
+    if current is None:
+        return {}
+    return {
+        name: (max(int((end - current).total_seconds()), 0), volumes)
+        for name, (end, volumes) in ends.items()
+    }
+
+
+def _is_attached(row: Forecast, node: str, cluster: Cluster) -> bool:
+    """Return whether a volume of a VM is attached to its node, or may be."""
+    if unlisted(cluster, VOLUME_ATTACHMENT):
+        return True
+    known = {*volume_attachments.attached(node, cluster)}
+    claims = (find(cluster, PVC, row.vmi.namespace, name) for name in row.target.pod.claims)
+    return bool(known) and any(
+        claim is None or claim.at("spec", "volumeName").text in known for claim in claims
     )
 
 
@@ -141,12 +181,8 @@ def _under_way(row: Forecast, usual: Range, bound: str, cluster: Cluster) -> Und
         return None
     if state.state in _BEFORE:
         return UnderWay(getattr(usual, bound), state.target)
-    current = clock.now(cluster)
-    elapsed = (
-        int((current - state.since).total_seconds())
-        if current is not None and state.since is not None
-        else 0
-    )
+    since = clock.elapsed(state.since, cluster)
+    elapsed = int(since.total_seconds()) if since is not None else 0
     if bound == "low":
         return UnderWay(max(usual.low - elapsed, 0), state.target)
     return UnderWay(_left(state, max(usual.high - elapsed, 0), cluster), state.target)
@@ -169,7 +205,6 @@ def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
     if row.outcome in SHUT_DOWN:
         return ""
     if row.outcome is VmOutcome.BLOCKS:
-        migrates = vmi_evictions.reaction(row.vmi, cluster).effect is Effect.MIGRATES
         for_good = row.placement.has_candidate or bool(gather(quotas.refusals(row.vmi, cluster))[0])
         without_driver = [
             name
@@ -178,7 +213,7 @@ def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
         ]
         failed = {*migration_failures.impossible_targets(row.vmi, cluster), *without_driver}
         if (
-            not migrates
+            not _migrates(row.vmi, cluster)
             or for_good
             or no_target.is_lasting(row.target, row.vmi, cluster, refused=failed)
         ):
@@ -189,6 +224,16 @@ def _blocked(row: Forecast, cluster: Cluster, found: MigrationLimits) -> str:
             "starts"
         )
     return ""
+
+
+def _migrates(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether the eviction of a VMI is known to migrate it: one that blocks for another
+    reason is judged without the eviction strategy of a cluster that is not known.
+    """
+    try:
+        return vmi_evictions.reaction(vmi, cluster).effect is Effect.MIGRATES
+    except Unseen:
+        return False
 
 
 # --- nodes that are back, or of no use ------------------------------------------------------------
@@ -229,3 +274,20 @@ def _back(node: Node) -> Node:
     return replace(
         node, cordoned=False, ready=True, taints=taints, labels={**node.labels, **served}
     )
+
+
+def depends_on_preemption(
+    plan: Plan, worlds: Sequence[World], ends: Sequence[Outcome], cluster: Cluster
+) -> bool:
+    """Return whether preemption, which is not simulated,
+    may let all VMs go that found no room in a run.
+
+    It cannot help a node that other pods or VMs block in any case, nor a VM that it would not help
+    now.
+    """
+    for_good = {vm.name for world in worlds for vm in world.vms if vm.blocked}
+    for_good |= {row.vmi.full_name for row in plan.having(VmOutcome.BLOCKS)}
+    stuck = {node: reason.partition(": ")[0] for end in ends for node, reason in end.stops.items()}
+    if any(node in worlds[0].stuck or name in for_good for node, name in stuck.items()):
+        return False
+    return preemption(cluster).may_help(vm.pod for vm in worlds[0].vms)

@@ -72,6 +72,8 @@ class Vm:
     """How long one move takes in this run."""
     under_way: UnderWay | None = None
     """The migration that has begun already."""
+    attached: bool = False
+    """Whether a volume of it is attached to its node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,10 @@ class World:
     seed: int | None = None
     """The seed with which chance decides by itself,
     where ``favourable`` would decide on an order or a node.
+    """
+    deadlines: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Seconds after which the drain of a node ends that is drained now, and those for which the
+    node then stays while volumes are attached, before it is deleted with the VMs that are left.
     """
 
 
@@ -143,6 +149,10 @@ class _Run:
         """Nodes whose next look at their queue is already an event."""
         self._moving: set[str] = set()
         """VMs whose migration had begun at the beginning and has not ended."""
+        self._due: set[str] = set()
+        """Nodes that are drained until a time-out, so that nothing there stops the roll-out."""
+        self._lost: dict[str, Vm] = {}
+        """VMs that were lost with such a node, and have found no room to start again."""
         self._at_work = 0
         """Moves, restarts and reboots under way: while there is one, something may still change."""
 
@@ -163,6 +173,7 @@ class _Run:
             self._retry_waiting()
             self._start_nodes()
             self._start_moves()
+        self.outcome.off = frozenset(self._lost)
         return self.outcome
 
     def _after(self, seconds: int, act: Callable[[], None]) -> None:
@@ -197,6 +208,10 @@ class _Run:
                 self._busy[pool.name] += 1
                 left = self.world.begun.get(node)
                 if left is None:
+                    if node in self.world.deadlines:
+                        self._due.add(node)
+                        end = self.world.deadlines[node][0]
+                        self._after(end, lambda node=node: self._drain_over(node))  # type: ignore[misc]
                     self._start_node(node)
                 else:
                     self.outcome.started[node] = 0
@@ -208,13 +223,17 @@ class _Run:
 
     def _start_nodes(self) -> None:
         for pool in self.world.pools:
-            while (
-                self._pending[pool.name]
-                and self._busy[pool.name] < pool.capacity
-                and pool.obstacle is None
-            ):
+            while pool.obstacle is None and self._may_begin(pool):
                 self._busy[pool.name] += 1
                 self._start_node(self._pending[pool.name].popleft())
+
+    def _may_begin(self, pool: Pool) -> bool:
+        """Return whether the next node of a pool has a place. One that is updated alone has all."""
+        pending, busy = self._pending[pool.name], self._busy[pool.name]
+        if not pending or busy >= pool.capacity:
+            return False
+        started, ended = self.outcome.started.keys(), self.outcome.ended.keys()
+        return not busy or not (pending[0] in pool.alone or pool.alone & (started - ended))
 
     def _start_node(self, node: str) -> None:
         self.outcome.started[node] = self.now
@@ -224,13 +243,14 @@ class _Run:
             if vm.name in self._moving:
                 continue
             if vm.blocked:
-                self.outcome.stops.setdefault(node, f"{vm.name}: {vm.blocked}")
+                if node not in self._due:
+                    self.outcome.stops.setdefault(node, f"{vm.name}: {vm.blocked}")
             elif vm.migrates:
                 queue.append(vm)
             else:
                 self._at_work += 1
                 self._after(vm.seconds, lambda vm=vm: self._restarted(vm))  # type: ignore[misc]
-        if node in self.world.stuck:
+        if node in self.world.stuck and node not in self._due:
             self.outcome.stops.setdefault(node, self.world.stuck[node])
         self._queues[node] = queue
         self._finish_if_empty(node)
@@ -249,10 +269,42 @@ class _Run:
     def _finish_if_empty(self, node: str) -> None:
         if node not in self._queues or node in self.outcome.stops:
             return
+        if node in self._due and node in self.world.stuck:
+            return  # its other pods keep it until the time-out
         if not self._on_node.get(node) and not self._inbound[node]:
             del self._queues[node]
+            self._due.discard(node)
             self._at_work += 1
             self._after(self._until_recheck(node) + self.world.reboot, lambda: self._updated(node))
+
+    def _drain_over(self, node: str) -> None:
+        """The drain of a node has lasted too long: it is deleted once no volume is attached."""
+        left = self._on_node.get(node, {}).values()
+        wait = self.world.deadlines[node][1] if any(vm.attached for vm in left) else 0
+        self._after(wait, lambda: self._deleted(node))
+
+    def _deleted(self, node: str) -> None:
+        """A node is deleted: VMs that are not on their way are lost, and start elsewhere."""
+        if node not in self._due:
+            return
+        self._due.discard(node)
+        idle = [*self._waiting.values(), *self._paused.values()]
+        blocked = [vm for vm in self._on_node.get(node, {}).values() if vm.blocked]
+        for vm in [*self._queues.pop(node), *(vm for vm in idle if vm.node == node), *blocked]:
+            self._lose(vm)
+        self._at_work += 1
+        self._after(self.world.reboot, lambda: self._updated(node))
+
+    def _lose(self, vm: Vm) -> None:
+        self.outcome.lost[vm.name] = vm.node, vm.blocked or self._no_room(vm)
+        if self._waiting.pop(vm.name, None) is not None:
+            self._release(vm)
+        self._paused.pop(vm.name, None)
+        self._moving.discard(vm.name)
+        self._targets.leave(vm.pod, vm.node)
+        del self._on_node[vm.node][vm.name]
+        if not vm.stays_off:
+            self._lost[vm.name] = vm
 
     def _updated(self, node: str) -> None:
         self._at_work -= 1
@@ -337,6 +389,7 @@ class _Run:
         self._running += 1
         self._outbound[vm.node] = self._outbound.get(vm.node, 0) + 1
         if not self._try(vm):
+            self.outcome.crowded = True
             self._waiting[vm.name] = vm
             self._after(UNSCHEDULABLE, lambda: self._timed_out(vm))
 
@@ -377,6 +430,11 @@ class _Run:
         for vm in list(self._waiting.values()):
             if self._try(vm):
                 del self._waiting[vm.name]
+        for vm in list(self._lost.values()):
+            if target := self._targets.choose(vm.pod):
+                del self._lost[vm.name]
+                self.outcome.moves[vm.name] = self.outcome.moves.get(vm.name, 0) + 1
+                self._arrive(vm, target)
 
     def _timed_out(self, vm: Vm) -> None:
         """The target pod was unschedulable for too long:
@@ -391,7 +449,8 @@ class _Run:
         self._after(BACKOFF * 2 ** min(failures - 1, MAX_DOUBLINGS), lambda: self._again(vm))
 
     def _again(self, vm: Vm) -> None:
-        del self._paused[vm.name]
+        if self._paused.pop(vm.name, None) is None:
+            return  # it was lost meanwhile
         self._moving.discard(vm.name)
         if vm.node in self._queues:  # else it moved although its node is not drained yet
             self._queues[vm.node].append(vm)
@@ -401,7 +460,7 @@ class _Run:
 
         Each node with such VMs is a stop then.
         """
-        if self._at_work:
+        if self._at_work or self._due:
             return False
         rest = [
             *self._waiting.values(),
@@ -412,6 +471,10 @@ class _Run:
             return False
         for vm in rest:
             if vm.node not in self.outcome.stops:
-                why = self._targets.why(vm.pod)
-                self.outcome.stops[vm.node] = f"{vm.name}: no other node can take it ({why})"
+                self.outcome.stops[vm.node] = f"{vm.name}: {self._no_room(vm)}"
         return True
+
+    def _no_room(self, vm: Vm) -> str:
+        if self._targets.choose(vm.pod):
+            return "its migration has not begun by then"
+        return f"no other node can take it ({self._targets.why(vm.pod)})"

@@ -44,13 +44,11 @@ def rehearse(
     today = rehearsal.run(cluster, options, plan, in_order=in_order)
 
     def run(fixed: Collection[ProblemId]) -> Rehearsal:
-        return (
-            rehearsal.run(
+        if fixed:
+            return rehearsal.run(
                 cluster, options, plan, forecast_only=True, fixed=fixed, in_order=in_order
             )
-            if fixed
-            else today
-        )
+        return today
 
     assumed: frozenset[ProblemId] = frozenset()
     if wanted:
@@ -69,7 +67,7 @@ def rehearse(
         stops=stops,
         unseen=(*today.unseen, *more),
         assumed=tuple(sorted(frozenset().union(*seen))),
-        if_fixed=IfFixed(None if more else last.possible, last.duration),
+        if_fixed=IfFixed(None if more else last.possible, last.ends),
     )
 
 

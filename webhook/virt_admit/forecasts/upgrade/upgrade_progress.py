@@ -4,7 +4,7 @@ and which come next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,10 +13,12 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.remediation.awaited_return import OverdueReturn
+from virt_admit.forecasts.upgrade import drain_waits
+from virt_admit.forecasts.upgrade.operators import leaving_vms
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     DAEMON_SET,
@@ -29,7 +31,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
-from virt_admit.model.node_updates import harvester_upgrades, kured
+from virt_admit.model.node_updates import harvester_upgrades, kured, machine_rollouts
 from virt_admit.model.node_updates.node_phases import (
     EMPTIED,
     IN_FLIGHT,
@@ -37,6 +39,7 @@ from virt_admit.model.node_updates.node_phases import (
     Phase,
     PoolUpdate,
 )
+from virt_admit.model.node_updates.update_orders import LONG
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,10 @@ class NodeInFlight:
     """
     maintenance: str = ""
     """The NodeMaintenance that has it, which may be about anything. Empty: an updater has it."""
+    exact: bool = True
+    """Whether ``since`` is the begin of the phase, not of the whole."""
+    begun: bool = True
+    """Whether it is on its way to another configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,7 @@ def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> Upgra
     def in_phase(phase: Phase) -> tuple[str, ...]:
         return tuple(name for name, update in every if update.phase is phase)
 
-    flying = (
+    flying = tuple(
         NodeInFlight(
             name,
             update.phase,
@@ -91,6 +98,8 @@ def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> Upgra
             vm_states_times.age(update.since, cluster),
             _waits_for(update, plans.get(name)),
             f"{update.kind} {update.name}" if update.kind == NM.kind else "",
+            update.exact,
+            update.begun,
         )
         for name, update in every
         if update.phase in IN_FLIGHT
@@ -100,8 +109,12 @@ def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> Upgra
         if any(update.kind == DAEMON_SET.kind for _, update in every)
         else ()
     )
+    if any(pool.kind == MACHINE_DEPLOYMENT.kind for pool in begun):
+        held = (*held, *machine_rollouts.starting(cluster))
+    left = (each.node for each in flying if each.phase is Phase.DRAINING and each.waits_for)
+    held = (*held, *drain_waits.time_outs(left, cluster))
     return UpgradeProgress(
-        in_phase(Phase.DONE), tuple(flying), in_phase(Phase.NEXT), in_phase(Phase.WAITING), held
+        in_phase(Phase.DONE), flying, in_phase(Phase.NEXT), in_phase(Phase.WAITING), held
     )
 
 
@@ -121,8 +134,10 @@ def _waits_for(update: NodeUpdate, plan: NodePlan | None) -> str:
     )
 
 
-def still_drained(begun: Sequence[PoolUpdate]) -> frozenset[str]:
-    """Return the nodes that are being drained, or are drained later."""
+def still_drained(begun: Sequence[PoolUpdate], plan: Plan) -> frozenset[str]:
+    """Return the nodes that are being drained, or are drained later: all if none has begun."""
+    if not begun:
+        return frozenset(node.name for node in plan.nodes)
     over = (*EMPTIED, Phase.DONE, Phase.FAILING, Phase.NOT_PART)
     return frozenset(
         name for pool in begun for name, update in pool.nodes.items() if update.phase not in over
@@ -203,6 +218,53 @@ def late(begun: Sequence[PoolUpdate], minutes: int, cluster: Cluster) -> Iterato
             )
 
 
+def stalled(
+    begun: Sequence[PoolUpdate],
+    plan: Plan,
+    pools: Sequence[Pool],
+    minutes: int,
+    known: Collection[str],
+    cluster: Cluster,
+) -> Iterator[str]:
+    """Yield which nodes are at a step that has lasted many times what was expected.
+
+    What blocks a drain and VMs that still leave explain a long one, ``drain_waits`` tells of that
+    of a Machine, and ``late`` of a node that does not come back.
+
+    ``known``: the nodes of which something else tells why they stand.
+    """
+    told, held = {*known}, {each.name for each in plan.nodes if each.pods.blockers}
+    for pool in pools:
+        if pool.obstacle is not None:
+            told |= {*pool.to_do, pool.obstacle.node}
+    every = ((name, update) for pool in begun for name, update in pool.nodes.items())
+    for name, update in every:
+        steps = EMPTIED if update.kind == MACHINE_DEPLOYMENT.kind else _STEPS
+        own = update.kind not in _ROLLED_OUT or update.kind in harvester_upgrades.KINDS
+        if own or update.phase not in steps or name in told:
+            continue
+        if update.phase in EMPTIED and node_health.silence_now(name, cluster):
+            continue  # how long a reboot may take counts from the silence
+        drained, last = update.phase is Phase.DRAINING, leaving_vms.last_left(name, cluster)
+        since = max(filter(None, (update.since, last)), default=None)
+        limit = max(LONG, timedelta(minutes=_MANY * minutes))
+        if update.since is None or not vm_states_times.is_older(since, limit, cluster):
+            continue
+        if not drained or not (name in held or leaving_vms.explain(name, cluster)):
+            left = [vmi.full_name for vmi in leaving_vms.of_node(name, cluster)] if drained else []
+            why = update.waits_for or (f"nothing moves {names(left)}" if left else "")
+            says = f": {why}" if why else ""
+            age = vm_states_times.age(update.since, cluster)
+            yield (
+                f"when {update.kind} {update.name} goes on with {name}: it has been {update.phase} "
+                f"for {age}, and {minutes} min were expected{says}"
+            )
+
+
+_MANY: Final = 6
+_STEPS: Final = (*EMPTIED, Phase.DRAINING)
+
+
 def _not_back(name: str, over: OverdueReturn, minutes: int, cluster: Cluster) -> str:
     """Return why a node does not come back from its update: it is not known to be on its way."""
     pending = certificate_requests.of_node(name, cluster)
@@ -221,7 +283,8 @@ def without_late(pools: Sequence[Pool], late: Sequence[str]) -> tuple[Pool, ...]
 
 
 def _without_late(pool: Pool, late: Sequence[str]) -> Pool:
-    gone = [name for name in pool.begun if name in late]
+    stands = pool.obstacle.node if pool.obstacle is not None else ""
+    gone = [name for name in pool.begun if name in late or name == stands]
     if not gone:
         return pool
     left = pool.capacity - len(gone)

@@ -14,6 +14,8 @@ from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcom
 from virt_admit.forecasts.upgrade.outcomes import Outcome
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubevirt.instances import migration_timeouts
+from virt_admit.model.lookups import grouped
+from virt_admit.model.messages import cut_middle, names
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,13 @@ class VmMoves:
     """How long the guest is down in all. None: it cannot be determined."""
     paused: Downtime | None = None
     """How long migrations may pause the guest in all. None: it cannot be determined."""
+    unless: str = ""
+    """When the VM stays off although its node comes back; empty: it does not."""
+
+    @property
+    def is_down_in_place(self) -> bool:
+        """Whether its guest is shut down and does not start on another node."""
+        return bool(self.shutdowns) and self.outcome in (VmOutcome.STOPS, VmOutcome.AWAITS_NODE)
 
 
 def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator[VmMoves]:
@@ -45,15 +54,32 @@ def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator
             if node in high.ended and node in low.ended
             else None
         )
+        is_lost = name in low.lost or name in high.lost
         stopped = shutdowns(row, moves, reached=node in high.started)
         yield VmMoves(
             row.vmi.namespace,
             row.vmi.name,
             low.moves.get(name, 0),
             row.outcome,
-            stopped,
-            downtime(row, stopped, away),
+            max(stopped, int(is_lost)),
+            None if is_lost else downtime(row, stopped, away),
             paused(row, moves, cluster),
+            row.unless,
+        )
+
+
+def lost(runs: Sequence[Outcome]) -> Iterator[str]:
+    """Yield which VMs are lost with the nodes on which they are when the time of a drain ends."""
+    places = {name: place for run in runs for name, place in run.lost.items()}
+    sure = {name: all(name in run.lost for run in runs) for name in places}
+    alike = grouped(places, lambda name: (*places[name], sure[name]))
+    for (node, why, certain), vms in alike.items():
+        again = (
+            ", without room to start again" if all(run.off.issuperset(vms) for run in runs) else ""
+        )
+        yield (
+            f"{'Lost' if certain else 'Perhaps lost'} with {node} then{again}: {names(vms)}: "
+            f"{cut_middle(why, 200)}. Make room elsewhere, or shut the guest down before"
         )
 
 
@@ -91,7 +117,7 @@ def downtime(row: Forecast, count: int, away: int | None) -> Downtime | None:
         return NONE
     if row.outcome not in SHUT_DOWN:
         return None
-    once = vm_downtime.restart(row.vmi)
+    once = vm_downtime.restart(row)
     if row.outcome is VmOutcome.RESTARTS:
         return Downtime(once.low * count, None if once.high is None else once.high * count)
     if row.outcome is VmOutcome.AWAITS_NODE and away is not None and once.high is not None:

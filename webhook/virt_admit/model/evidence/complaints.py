@@ -9,80 +9,69 @@ kubernetes/api:core/v1/types.go#ContainerState.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.evidence import (
+    condition_words,
+    container_states,
+    status_errors,
+    unready_pods,
+)
+from virt_admit.model.evidence.condition_words import BAD_STATE, EMPTY, FAILED
+from virt_admit.model.evidence.container_states import ContainerReport
+from virt_admit.model.kubernetes import clock, events, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VM, VMI, VMIM
+from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.messages import count
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import count, without_preemption
 
-_RECENT: Final = timedelta(hours=2)
-"""The API server keeps an event for an hour (``--event-ttl``);
-a saved one may be a little older.
-"""
 _SETTLED: Final = timedelta(minutes=5)
 """For so long the deletion of an object is nothing unusual."""
 _LASTING: Final = timedelta(minutes=10)
 """Roll-outs, pulls of images and new volumes take minutes."""
 _OFTEN: Final = 5
 """Warnings of one kind about one object: controllers try again a few times before they succeed."""
-_GOOD: Final = re.compile(
-    r"(?i)(?<!not)(?<!un)(?<!dis)(?<!\bin)(ready|available|scheduled|healthy|established|accepted|"
-    r"succeeded|valid|synced|upgradeable|resolved|bound|connected|complete|applied|deployed|"
-    r"reconciled|approved|schedulable|compatible)\Z"
+_STATES: Final = ("phase", "state", "robustness", "health", "operationalStatus")
+"""Fields of a status that hold one word for it."""
+_STANDING: Final = ("stopped", "error")
+"""Current states of Longhorn's instances that are none of a change
+(longhorn/longhorn-manager:k8s/pkg/apis/longhorn/v1beta2/instancemanager.go)."""
+_UNDECIDED: Final = ("Pending", "Unknown")
+"""States that wait for what is said beside them."""
+_STARTING: Final = frozenset((POD, PVC, VM, VMI, VMIM))
+"""Kinds whose start is judged."""
+_ENDS: Final = (
+    *("completionTimestamp", "completionTime", "completed", "completedAt", "endTime"),
+    *("finishedAt", "stoppedAt"),
 )
-"""Ends of the types of conditions that are wrong when they are False."""
-_BAD: Final = re.compile(
-    r"(?i)fail|error|degraded|pressure|unavailable|problem|invalid|stalled|denied|corrupt|"
-    r"unhealthy|resizepending|terminationstuck"
+"""Fields of a status that say when work ended that is done once: a job, a backup, a plan."""
+_ONCE: Final = frozenset(
+    ("Backup", "Restore", "InstallPlan", "Job", "Workflow", "TaskRun", "PipelineRun", "Build")
 )
-"""Words in the types of conditions that are wrong when they are True."""
-_NEGATED: Final = re.compile(r"\bNo[A-Z]|Free\Z")
-"""Types that say the opposite of a word in them: ``NoProblems``, ``ErrorFree``."""
-_BAD_STATES: Final = frozenset(
-    (
-        "failed",
-        "error",
-        "err",
-        "lost",
-        "faulted",
-        "degraded",
-        "unhealthy",
-        "installfailed",
-        "yellow",
-        "red",
-    )
-)
-_WAITS: Final = frozenset(("ContainerCreating", "PodInitializing"))
-"""Reasons of containers that start as usual."""
-_SERIOUS: Final = frozenset(("Critical", "Error"))
-"""Categories of conditions that only exist while they are wrong, as those of Forklift."""
-_ENDED: Final = (("lastState", "terminated"), ("state", "terminated"))
-_UNSET: Final = "backup target URL is empty"
-"""What Longhorn says of a backup target that is not set."""
-_EXPECTED: Final = frozenset(
-    (
-        *("KubernetesNodeCordoned", "InUse", "GuestNotRunning", "VMINotExists", "PodNotExists"),
-        # also of a launcher pod that is Completed; a pod that does not end is said of the pod
-        "PodTerminating",
-        *("AsExpected", "NotYetOccurred", "NotYetOccured", "NoClusterTransfer", "NoTraffic"),
-    )
-)
-"""Reasons of conditions that follow from what an administrator does,
-or from what another object reports.
-"""
-_MESSAGES: Final = (
-    "error",
-    "errorMessage",
-    "lastError",
-    "failureMessage",
-    "failureReason",
-    "message",
-)
+"""Kinds of work that is done once, which do not all say when it ended."""
+_LATE: Final = timedelta(days=1)
+"""For so long work that failed is news."""
+_LEFT_OVER: Final = _ONCE | {"ReplicaSet", "VirtualMachineInstance", "ReplicationController"}
+"""Owners of pods that say themselves what failed, or make another pod and keep the failed one."""
+_AT_ONCE: Final = timedelta(hours=12)
+"""The mean time between restarts from which a container restarts again and again."""
+_UNPAUSED: Final = "ReadinessGatesNotReady"
+"""Why the pod of a VM is not ready that an administrator has paused."""
+_FOLLOWING: Final = dict.fromkeys((VM.kind, VMI.kind), ("Ready", "PodScheduled"))
+"""Types of conditions that repeat what another object reports, by kind: the containers of a pod say
+why it is not ready, and the pod of a VM why the VM is not."""
+_MIGRATING: Final = ("MigrationBackoff", "migrationTargetPodUnschedulable", "Migrated")
+"""Reasons of events about VMIs whose cause is said of the migration."""
+_ERRORS: Final = ("error", "errorMessage", "failureMessage", "failureReason")
+"""Fields of a status that hold what is wrong."""
+_RETRIED: Final = ("attachError", "detachError")
+"""Errors of a VolumeAttachment that tell when it was tried last. They go when it succeeds."""
+_MESSAGES: Final = (*_ERRORS, "lastError", "message", "stateMessage")
 """Fields of a status that hold what went wrong last, or what it waits for."""
 
 
@@ -93,15 +82,20 @@ FIELDS: Final = (
         "spec.enabled",
         "spec.suspend",
         "spec.desireState",
+        "spec.replicas",
+        "spec.replicationState",
+        f"spec.template.spec.nodeSelector.{HOSTNAME}",
     ),
     *(
         "status.conditions",
+        *(f"status.{each}" for each in (*_ENDS, "operationalStatus", "lastDegradedAt")),
         "status.phase",
         "status.state",
         "status.robustness",
         "status.health",
         "status.currentState",
         "status.nodeName",
+        "status.readyReplicas",
     ),
     *(
         f"status.{each}"
@@ -121,6 +115,15 @@ class Complaint(NamedTuple):
     """The text of the object, on one line and not shortened."""
     time: datetime | None
     """When it was reported last; None: not known."""
+    of_pods: bool = False
+    """Whether it only counts the pods, which may say why."""
+    stays: bool = False
+    """Whether it is a state that objects do not pass through."""
+
+    @classmethod
+    def of(cls, obj: Object, about: str, message: str, time: datetime | None) -> Complaint:
+        """Return a complaint without the secrets that may be in its message."""
+        return cls(obj, about, status_errors.plain(message), time)
 
     @property
     def words(self) -> str:
@@ -133,13 +136,14 @@ def lasting(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     then.
     """
     now = clock.now(cluster)
-    if _is_off(obj):
+    if now is None or _is_off(obj) or _is_over(obj, now):
         return
-    for found in chain(_conditions(obj), _state(obj), _deletion(obj, cluster)):
-        if found.time is not None and now is not None and now - found.time > _LASTING:
-            yield found
-    if now is not None:
-        yield from _repeated(obj, now, cluster)
+    found = _pod(obj, cluster) if obj.kind == POD.kind else _own(obj)
+    for each in chain(found, _deletion(obj, cluster)):
+        time = each.time or (clock.instant(obj.created) if each.stays else None)
+        if time is not None and now - time > _LASTING:
+            yield each
+    yield from _repeated(obj, now, cluster)
 
 
 def of(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
@@ -150,53 +154,67 @@ def of(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
         return
     yield from _containers(obj, cluster)
     yield from _warnings(obj, cluster)
-    yield from _conditions(obj)
-    yield from _state(obj)
+    yield from _own(obj)
     yield from _deletion(obj, cluster)
 
 
+def _is_over(obj: Object, now: datetime) -> bool:
+    """Whether an object is about work that ended long ago."""
+    times = [clock.instant(obj.at("status", each).text) for each in _ENDS]
+    if obj.kind in _ONCE and not obj.deleted:
+        times.append(clock.instant(obj.created))
+    return any(time is not None and now - time > _LATE for time in times)
+
+
 def _is_off(obj: Object) -> bool:
-    """Whether an administrator has switched an object off: an add-on, a job that is suspended."""
-    return obj.at("spec", "enabled").boolean is False or obj.at("spec", "suspend").boolean is True
+    """Whether an administrator has switched an object off: an add-on, a job that is suspended, the
+    standby of a replication."""
+    spec = obj["spec"]
+    is_standby = spec["replicationState"].text == "secondary"
+    return spec["enabled"].boolean is False or spec["suspend"].boolean is True or is_standby
 
 
 def _containers(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
-    """Yield why the containers of a pod do not run, or why they ended last,
-    unless that is long ago.
-    """
-    if obj.kind != POD.kind:
+    if obj.kind == POD.kind:
+        yield from (_of_container(obj, each) for each in container_states.reports(obj, cluster))
+
+
+def _of_container(pod: Object, report: ContainerReport) -> Complaint:
+    return Complaint.of(pod, f"container {report.container}", report.words, report.time)
+
+
+def _pod(pod: Object, cluster: Cluster) -> Iterator[Complaint]:
+    """Yield why a pod has failed, does not become ready, or starts again and again."""
+    phase, owner = pod.at("status", "phase").text, pod.controller
+    if phase == "Failed" and owner is not None and owner["kind"].text not in _LEFT_OVER:
+        yield from (each for each in _state(pod, ()) if each.message)
+    if pod.ended or pod.deleted or pod.condition("Ready")["reason"].text == _UNPAUSED:
         return
-    now = clock.now(cluster)
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for status in obj.at("status", kind).items():
-            name, waiting = status["name"].text or "?", status.at("state", "waiting")
-            ended = next(
-                (each for each in _ENDED if status.at(*each, "exitCode").integer), _ENDED[0]
-            )
-            last, time = (
-                _ended(status.at(*ended)),
-                clock.instant(status.at(*ended, "finishedAt").text),
-            )
-            reason = waiting["reason"].text or ""
-            again = reason == "CrashLoopBackOff"  # whose message says only for how long it waits
-            said = "" if again else waiting["message"].text
-            held = _words(reason, said) if reason not in _WAITS else ""
-            restarts = status["restartCount"].integer or 0
-            old = time is not None and now is not None and now - time > _RECENT
-            if held or (last and restarts and not old):
-                times = f", {count(restarts, 'restart')}" if restarts else ""
-                words = "; it ended last with ".join(filter(None, (held, last)))
-                yield Complaint(obj, f"container {name}", f"{words}{times}", time)
+    age = clock.age(pod, cluster) or timedelta()
+    if pod.is_true("Ready"):
+        for each in container_states.reports(pod, cluster):
+            if each.restarts >= _OFTEN and age < each.restarts * _AT_ONCE and not each.booted:
+                yield _of_container(pod, each)._replace(time=clock.instant(pod.created))
+        return
+    since = clock.ago(_unready_for(pod, cluster), cluster)
+    told = (each._replace(time=since) for each in _containers(pod, cluster))
+    if (first := next(told, None)) is not None:
+        yield first
+    elif why := unready_pods.why(pod, cluster):
+        yield Complaint.of(pod, "", why.removeprefix("reports "), since)
+    elif _is_on_ready_node(pod, cluster) and (said := pod.condition("Ready")["message"].words):
+        yield Complaint.of(pod, "Ready is False", said, since)
 
 
-def _ended(ended: Field) -> str:
-    code = ended["exitCode"].integer
-    reason = ended["reason"].text or ""
-    if not code and reason in ("", "Completed"):
-        return ""
-    return _words(
-        f"{reason or 'an error'}{f' (exit code {code})' if code else ''}", ended["message"].text
-    )
+def _is_on_ready_node(pod: Object, cluster: Cluster) -> bool:
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text)
+    return node is None or node.is_true("Ready")
+
+
+def _unready_for(pod: Object, cluster: Cluster) -> timedelta:
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text)
+    length = node_health.pod_unready_for(pod, node, cluster)
+    return length if length is not None else clock.age(pod, cluster) or timedelta()
 
 
 def _warnings(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
@@ -206,10 +224,8 @@ def _warnings(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     The kubelet says why it cannot pull an image in one event, and repeats
     ``Error: ImagePullBackOff``.
     """
-    now = clock.now(cluster)
-    since = now - _RECENT if now is not None else None
     by_reason: dict[str, Complaint] = {}
-    for event in events.about(obj, since, cluster):
+    for event in events.about(obj, clock.ago(container_states.RECENT, cluster), cluster):
         reason, found = event["reason"].text or "", _warning(obj, event)
         if found and (
             reason not in by_reason or (_is_bare(by_reason[reason]) and not _is_bare(found))
@@ -218,6 +234,8 @@ def _warnings(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     yield from by_reason.values()
 
 
+_MOST_CONDITIONS: Final = 100
+"""Of one list; the API conventions call for few."""
 _BARE: Final = re.compile(r"(?:Error: )?\w+\Z")
 
 
@@ -240,68 +258,142 @@ def _repeated(obj: Object, now: datetime, cluster: Cluster) -> Iterator[Complain
 
 
 def _warning(obj: Object, event: Object) -> Complaint | None:
-    reason, message = event["reason"].text or "", events.message(event)
+    reason, message = event["reason"].text or "", without_preemption(events.message(event))
+    if obj.kind == VMI.kind and reason in _MIGRATING:
+        return None
     about = reason if reason not in message else ""
-    return Complaint(obj, about, message, events.time_of(event)) if message else None
+    return Complaint.of(obj, about, message, events.time_of(event)) if message else None
 
 
-def _conditions(obj: Object) -> Iterator[Complaint]:
+_Parts = Sequence[tuple[str, Field]]
+
+
+def _own(obj: Object) -> Iterator[Complaint]:
+    """Yield what the status of an object reports as wrong. The containers of a pod say more."""
+    parts = status_errors.parts(obj["status"]) if obj.kind != POD.kind else ()
+    inner = list(islice(parts, 1, None))
+    yield from _conditions(obj, inner)
+    yield from _state(obj, inner)
+
+
+def _conditions(obj: Object, inner: _Parts) -> Iterator[Complaint]:
+    """Yield the conditions that are wrong, those with an error first: others follow from it; then
+    those of the parts of its status.
+    """
+    yield from _wrong(obj, obj.at("status", "conditions"), "")
+    for name, part in inner:
+        if part["conditions"].is_list:
+            yield from _wrong(obj, part["conditions"], f"{name or part.path}: ")
+
+
+def _wrong(obj: Object, conditions: Field, part: str) -> Iterator[Complaint]:
+    """Yield the conditions of an object, or of a part of it, that are wrong."""
     finished = obj.at("status", "phase").text == "Succeeded"
-    for condition in obj.at("status", "conditions").items():
+    found = islice(conditions.items(), _MOST_CONDITIONS)
+    for condition in sorted(found, key=lambda each: each["reason"].text != FAILED):
         kind, status = condition["type"].text or "", condition["status"].text
-        good = _GOOD.search(kind)
-        bad = not good and _BAD.search(kind) and not _NEGATED.search(kind)
-        bad = bad or condition["category"].text in _SERIOUS
-        wrong = status == "True" if bad else status == "False" and good
-        follows = obj.kind == POD.kind and kind != "PodScheduled"  # from what its containers report
+        follows = kind in _FOLLOWING.get(obj.kind, ()) or (
+            obj.kind == POD.kind and kind != "PodScheduled"
+        )
+        if finished or follows or not condition_words.is_wrong(condition, obj, of_part=bool(part)):
+            continue
         reason, message = condition["reason"].text or "", condition["message"].text or ""
         if not message and " " in reason:  # KubeVirt's snapshots and restores put their words there
             reason, message = "", reason
-        usual = (
-            reason in _EXPECTED
-            or reason.endswith(("InProgress", "Successful"))
-            or message == _UNSET
-        )
-        if wrong and message and not (usual or follows or finished):
-            kept = f"{kind} is {status}{f' ({reason})' if reason and reason not in message else ''}"
-            yield Complaint(obj, kept, " ".join(message.split()), _changed(condition))
+        of_pods = reason == unready_pods.UNAVAILABLE
+        if of_pods:
+            reason, message = "", _ready(obj)
+        if message and not condition_words.is_usual(kind, reason, message, obj):
+            because = f" ({reason})" if reason and reason not in message else ""
+            kept = f"{part}{kind} is {status}{because}"
+            words = without_preemption(" ".join(message.split()))
+            if "fail" in kind.lower():
+                words = _with_cause(words, obj["status"])
+            yield Complaint.of(obj, kept, words, _changed(condition))._replace(of_pods=of_pods)
+
+
+def _ready(obj: Object) -> str:
+    """Return how many pods of a Deployment are ready: its own words do not say it."""
+    ready, wanted = obj.at("status", "readyReplicas").integer, obj.at("spec", "replicas").integer
+    return f"{ready or 0} of {1 if wanted is None else wanted} pods are ready"
 
 
 def _changed(condition: Field) -> datetime | None:
     return clock.instant(condition["lastTransitionTime"].text or condition["lastUpdateTime"].text)
 
 
-def _state(obj: Object) -> Iterator[Complaint]:
+def _state(obj: Object, inner: _Parts) -> Iterator[Complaint]:
     """Yield a state of failure, with the message beside it,
     and a state that is not the wanted one.
     """
     status = obj["status"]
-    for key in ("phase", "state", "robustness", "health"):
+    time = clock.instant(status.at("error", "time").text or status["lastDegradedAt"].text)
+    for key in _STATES:
         word = status[key].text or status[key]["status"].text or ""
-        if word.lower() in _BAD_STATES:
-            yield Complaint(obj, f"{key} {word}", _beside(status), None)
+        if not word:
+            continue
+        failed, said = BAD_STATE.search(word), _beside(status)
+        if failed and (said or obj.kind not in _FOLLOWING):
+            told = _with_cause(said, status)
+            yield Complaint.of(obj, f"{key} {word}", told, time)._replace(stays=True)
+            return
+        if said and word in _UNDECIDED and kinds.of(obj) not in _STARTING:
+            yield Complaint.of(obj, f"{key} {word}", said, _changed(status))
             return
     wanted, current = obj.at("spec", "desireState").text, status["currentState"].text
     if wanted and current and wanted != current:
-        yield Complaint(obj, f"is to be {wanted}, but is {current}", _beside(status), None)
-    elif (failed := _error(status)) and obj.kind != POD.kind:
-        yield Complaint(obj, *failed, None)
+        unwanted = Complaint.of(obj, f"is to be {wanted}, but is {current}", _beside(status), None)
+        yield unwanted._replace(stays=current in _STANDING)
+    elif obj.kind != POD.kind:
+        error = _error(obj)
+        yield from _failed_part(obj, inner) if error is None else (error,)
+
+
+def _failed_part(obj: Object, inner: _Parts) -> Iterator[Complaint]:
+    """Yield the first part of a status that is in a state of failure and says why."""
+    for name, part in inner:
+        for key in _STATES:
+            word = part[key].text or ""
+            over = any(part[each].present for each in _ENDS)  # a former run
+            if BAD_STATE.search(word) and not over and (said := _beside(part)):
+                found = Complaint.of(obj, f"{name or part.path}: {key} {word}", said, None)
+                yield found._replace(stays=True)
+                return
 
 
 def _beside(status: Field) -> str:
-    said = next((found for key in (*_MESSAGES, "reason") if (found := status[key].text)), "")
-    return " ".join(said.split())
+    said = next((found for key in _MESSAGES if (found := status[key].text)), "")
+    return container_states.with_reason(status["reason"].text or "", said)
 
 
-def _error(status: Field) -> tuple[str, str] | None:
-    """Return an error that a status holds on its own, and its field: ``error``,
-    ``attachError.message``.
+def _with_cause(message: str, status: Field) -> str:
+    """Return what an object that failed says, with the first error of its parts and their number:
+    its own message may only say that it failed.
     """
-    for key, value in status.map.items():
-        named = key in _MESSAGES[:-1] or key.lower().endswith("error")
-        text = value.get("message") if isinstance(value, dict) else value
-        if named and isinstance(text, str) and text:
-            return key, " ".join(text.split())
+    said = status_errors.plain(message)
+    found = dict.fromkeys(
+        text
+        for text in status_errors.errors(status)
+        if (text.partition("…")[0] or text) not in said
+    )
+    first = next(iter(found), "")
+    more = f" (and {count(len(found) - 1, 'other error')})" if len(found) > 1 else ""
+    return ": ".join(filter(None, (message.rstrip("."), f"{first}{more}"))) if first else message
+
+
+def _error(obj: Object) -> Complaint | None:
+    """Return an error that a status holds on its own, with its field: ``error``, ``attachError``.
+
+    One without a time may be that of a former run, if its field does not say that it is not.
+    """
+    for key, value in obj["status"].map.items():
+        error = value if isinstance(value, dict) else {"message": value}
+        text, time = error.get("message"), error.get("time")
+        named = key in _ERRORS or key.lower().endswith("error")
+        if named and isinstance(text, str) and text and text not in EMPTY:
+            told = isinstance(time, str) and key not in _RETRIED
+            found = Complaint.of(obj, key, text, clock.instant(time) if told else None)
+            return found._replace(stays=key in (*_ERRORS, *_RETRIED) and not told)
     return None
 
 
@@ -314,9 +406,4 @@ def _deletion(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
         of = f" (node {node})" if node and obj.kind != POD.kind else ""
         lasting = clock.duration(lasts)
         kept = f"is being deleted for {lasting}{of}, and kept by finalizer {', '.join(held)}"
-        yield Complaint(obj, kept, "", clock.instant(deleted))
-
-
-def _words(reason: str, message: str | None) -> str:
-    said = " ".join((message or "").split())
-    return said if reason and reason in said else ": ".join(filter(None, (reason, said)))
+        yield Complaint.of(obj, kept, "", clock.instant(deleted))

@@ -56,10 +56,13 @@ def is_allowed(namespace: str, cluster: Cluster) -> bool:
     return found is not None and found.labels.get(_ENFORCE) == _ALL
 
 
-def remedy(namespace: str, then: str = "") -> str:
-    """Return how a namespace allows such pods. ``then``: what follows, as a clause."""
+def remedy(namespace: str, then: str = "", other: str = "") -> str:
+    """Return how a namespace allows such pods.
+
+    ``then``: what follows, as a clause. ``other``: another way.
+    """
     command = shell("kubectl", "label", "namespace", argument(namespace), LABEL, "--overwrite")
-    return typed(f"let namespace {namespace} enforce Pod Security {_ALL}{then}", command)
+    return typed(f"let namespace {namespace} enforce Pod Security {_ALL}{then}", command, other)
 
 
 def hint(obj: Object, said: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
@@ -100,11 +101,16 @@ class Mentions:
         for obj in kept:
             for key in filter(None, (obj.name, obj.metadata["uid"].text)):
                 self._by_name.setdefault(key, {}).setdefault(obj.namespace, []).append(obj)
-        self._by: dict[Address, dict[Address, Object]] = {}
+        self._kept = kept
+
+    @cached_property
+    def _by(self) -> Mapping[Address, Mapping[Address, Object]]:
         """By the address of an object those that name it, by their own."""
-        for obj in kept:
+        found: dict[Address, dict[Address, Object]] = {}
+        for obj in self._kept:
             for named in self._named_by(obj):
-                self._by.setdefault(_address(named), {})[_address(obj)] = obj
+                found.setdefault(_address(named), {})[_address(obj)] = obj
+        return found
 
     def named_in(self, texts: Iterable[str]) -> list[Object]:
         """Return the objects that texts name together with their kinds, such as
@@ -122,10 +128,11 @@ class Mentions:
                         found[_address(obj)] = obj
         return list(found.values())
 
-    def around(self, start: Iterable[Object]) -> list[Near]:
+    def around(self, start: Iterable[Object], *, forward: bool = False) -> list[Near]:
         """Return the objects that are reached from some, these first, then the nearest.
 
-        Other guests are left out.
+        Other guests are left out. ``forward``: only objects that those before them name, for which
+        most objects need not be read.
         """
         found = {_address(obj): Near(0, obj) for obj in start}
         own = {(near.obj.namespace, near.obj.name) for near in found.values()}
@@ -133,7 +140,8 @@ class Mentions:
         most = len(found) + _MOST
         while queue and len(found) < most:
             near = queue.popleft()
-            for obj in self._neighbours(near) if near.distance < _FARTHEST else ():
+            reached = self._named_by(near.obj) if forward else self._neighbours(near)
+            for obj in reached if near.distance < _FARTHEST else ():
                 address = _address(obj)
                 if address not in found and _guest(obj) in (None, *own):
                     found[address] = Near(near.distance + 1, obj)

@@ -32,7 +32,7 @@ def alone(pod: Object, cluster: Cluster) -> str:
     """
     policies = sorted(set(_POLICY.findall(pod.annotation(_MARK).text or "")))
     every = [
-        (each.condition("Ready")["status"].text == "True", each.annotation(_MARK).present)
+        (each.is_true("Ready"), each.annotation(_MARK).present)
         for each in (workloads.siblings(pod, cluster) if policies else ())
     ]
     if not any(ready for ready, _ in every) or any(ready is mark for ready, mark in every):

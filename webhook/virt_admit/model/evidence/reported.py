@@ -5,45 +5,55 @@ in the words of their controllers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, Protocol
 
-from virt_admit.model.evidence import complaints, forbidden_pods
+from virt_admit.model.evidence import (
+    complaints,
+    container_states,
+    forbidden_pods,
+    unready_pods,
+)
 from virt_admit.model.evidence.complaints import Complaint
 from virt_admit.model.evidence.mentions import Mentions
-from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.evidence.writes import refused_writes
+from virt_admit.model.kubernetes import clock, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     DATA_SOURCE,
-    DATA_VOLUME,
+    NM,
+    NM_KUBEVIRT,
     NODE,
     POD,
-    PVC,
     REPLICA_SET,
-    VM,
     VM_CLONE,
     VM_RESTORE,
     VM_SNAPSHOT,
     VMI,
     VMIM,
 )
+from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.messages import cut
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import scheduler_words
 
 MOST: Final = 6
 """Objects that are shown: an administrator reads them all."""
 _LONGEST: Final = 300
 """Characters of what an object reports."""
-_JUDGED: Final = frozenset(
-    (
-        *(VM, VMI, VMIM, VM_SNAPSHOT, VM_RESTORE, VM_CLONE),
-        *(DATA_VOLUME, DATA_SOURCE, PVC, POD, REPLICA_SET, NODE),
-    )
+_JUDGED: Final = frozenset((VMIM, VM_SNAPSHOT, VM_RESTORE, VM_CLONE, REPLICA_SET, DATA_SOURCE))
+"""Kinds of which virt-admit says itself what is wrong. OpenShift makes data sources of images
+that are never imported."""
+REPORTING: Final[Reads] = union(
+    {kind: complaints.FIELDS for kind in kinds.ALL if kind not in _JUDGED},
+    {POD: (*container_states.FIELDS, "metadata.ownerReferences", "spec.nodeName")},
+    node_health.READS,
+    unready_pods.READS,
+    refused_writes.READS,
 )
-"""Kinds of which virt-admit says itself what is wrong."""
-REPORTING: Final[Reads] = {kind: complaints.FIELDS for kind in kinds.ALL if kind not in _JUDGED}
 """What ``of_cluster`` reads of the kinds that are read in any case."""
 ANY_GROUP: Final = re.compile("")
 """Objects of every API group."""
@@ -53,6 +63,8 @@ _ENOUGH: Final = 0.8
 """The share of the words of a complaint that make it a repetition of a text with these words."""
 _END: Final = 4
 """Words at the end of a message that make it the same message after another beginning."""
+_ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,}")
+"""What differs in messages about several objects that have one cause."""
 _COMPARED: Final = 100
 """Complaints that later ones are compared with."""
 
@@ -86,13 +98,15 @@ class ReportedProblem:
     """When it was reported last (RFC 3339). None: the object does not say."""
     also: tuple[str, ...] = ()
     """Other objects of the kind that report the same, as ``namespace/name``."""
+    group: str = ""
+    """The API group, if objects of another one have this kind too; else empty."""
 
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        subject, verb = (
-            (f"{place} and {len(self.also)} more", "report") if self.also else (place, "reports")
-        )
-        return f"{self.kind} {subject} {verb}: {self.text}{f' (at {self.at})' if self.at else ''}"
+        more = self.also[0] if len(self.also) == 1 else f"{len(self.also)} more"
+        subject, verb = (f"{place} and {more}", "report") if self.also else (place, "reports")
+        kind = f"{self.kind}.{self.group}" if self.group else self.kind
+        return f"{kind} {subject} {verb}: {self.text}{f' (at {self.at})' if self.at else ''}"
 
 
 def around(
@@ -100,6 +114,8 @@ def around(
     cluster: WholeCluster,
     said: Collection[str],
     read: Read = no_events,
+    *,
+    lasting: bool = False,
 ) -> tuple[ReportedProblem, ...]:
     """Return what the objects around some others report as wrong, the nearest first,
     each object once.
@@ -109,11 +125,12 @@ def around(
         cluster: the cluster.
         said: the texts that stand beside it. What they say already is left out.
         read: adds the events about some objects to the cluster, where it does not have them.
+        lasting: leave out what is usual while work is going on, and objects that only name others.
     """
     mentions = Mentions(cluster, {obj.namespace for obj in start}, start)
-    near = [each.obj for each in mentions.around(start)]
+    near = [each.obj for each in mentions.around(start, forward=lasting)]
     read(near)
-    return _around(near, cluster, said)
+    return _around(near, cluster, said, complaints.lasting if lasting else complaints.of)
 
 
 def around_named(cluster: WholeCluster, said: Collection[str]) -> tuple[ReportedProblem, ...]:
@@ -123,7 +140,7 @@ def around_named(cluster: WholeCluster, said: Collection[str]) -> tuple[Reported
     """
     mentions = Mentions(cluster, ())
     near = [each.obj for each in mentions.around(mentions.named_in(said))]
-    return _around(near, cluster, said)
+    return _around(near, cluster, said, complaints.of)
 
 
 def of_cluster(
@@ -131,8 +148,7 @@ def of_cluster(
 ) -> tuple[ReportedProblem, ...]:
     """Return what objects have reported as wrong for long, the newest first.
 
-    Guests, their migrations, disks and pods are left out: virt-admit judges them itself. So are
-    nodes.
+    Migrations, snapshots, restores and clones of guests are left out: virt-admit judges them all.
 
     Args:
         cluster: the cluster.
@@ -140,56 +156,98 @@ def of_cluster(
             as rules judge them. So is what one of them says of an object with its name.
         groups: the API groups of the objects.
     """
-    texts = [_Text(text) for text in said]
+    texts: dict[str, list[_Text]] = {}  # by the names in them
+    for text in map(_Text, said):
+        for name in text.names:
+            texts.setdefault(name, []).append(text)
     found = [
         first
         for obj in cluster
         if kinds.of(obj) not in _JUDGED and groups.search(obj.group)
-        if (first := _lasting(obj, texts, cluster)) is not None
+        if (first := _lasting(obj, _about(obj, texts), said, cluster)) is not None
     ]
     found.sort(key=lambda each: (each.obj.kind, each.obj.full_name))
     found.sort(key=lambda each: clock.stamp(each.time) or "", reverse=True)
-    return _grouped(found)
+    return _grouped(found, said, cluster)
 
 
-def _lasting(obj: Object, texts: Sequence[_Text], cluster: Cluster) -> Complaint | None:
-    """Return what an object has reported for long; None: nothing, or a text says it."""
+def _about(obj: Object, texts: Mapping[str, Sequence[_Text]]) -> Sequence[_Text]:
+    """Return the texts that name an object, the VM of a pod, or the volume of an attachment."""
+    of = obj.at("spec", "source", "persistentVolumeName").text or obj.owned_by(VMI.kind)
+    return (*texts.get(obj.name, ()), *texts.get(of, ()))
+
+
+def _lasting(
+    obj: Object, texts: Sequence[_Text], said: Collection[str], cluster: Cluster
+) -> Complaint | None:
+    """Return what an object has reported for long; None: nothing, or a text that names it says
+    it."""
     found = list(complaints.lasting(obj, cluster))
-    # few objects report anything, but texts may be many
-    if not found or any(text.is_about(obj) for text in texts):
-        return None
-    return _first_new(found, [each for each in texts if obj.name in each.names])
+    if any(text.is_about(obj) for text in texts):
+        return _unexplained(found, said, cluster)
+    return _first_new(found, texts) or _unexplained(found, said, cluster)
+
+
+def _unexplained(
+    found: Iterable[Complaint], said: Collection[str], cluster: Cluster
+) -> Complaint | None:
+    """Return the first write that was refused, if no text says why."""
+    for each in found:
+        refused = refused_writes.of(each.message, cluster, each.time)
+        if refused is not None and not refused.is_said(said):
+            return each
+    return None
 
 
 def _around(
-    near: Iterable[Object], cluster: Cluster, said: Collection[str]
+    near: Iterable[Object],
+    cluster: WholeCluster,
+    said: Collection[str],
+    complain: Callable[[Object, Cluster], Iterator[Complaint]],
 ) -> tuple[ReportedProblem, ...]:
     texts = [_Text(text) for text in said]
-    judged = (obj for obj in near if kinds.of(obj) not in (VMIM, NODE))
-    new = (_first_new(complaints.of(obj, cluster), texts) for obj in judged)
-    return _grouped([each for each in new if each is not None])[:MOST]
+    others = (obj for obj in near if kinds.of(obj) is not VMIM)
+    every = [list(complain(obj, cluster)) for obj in others]
+    new = (_first_new(own, texts) or _unexplained(own, said, cluster) for own in every)
+    found = [each for each in new if each is not None and not _is_state(each)]
+    return _grouped(found, said, cluster)[:MOST]
+
+
+def _is_state(complaint: Complaint) -> bool:
+    """Whether a pod says that it has failed and nothing more: what it belongs to says that too."""
+    return complaint.obj.kind == POD.kind and complaint.words == "phase Failed"
 
 
 def _first_new(found: Iterable[Complaint], texts: Sequence[_Text]) -> Complaint | None:
     return next((each for each in found if not any(text.says(each) for text in texts)), None)
 
 
-def _grouped(found: Iterable[Complaint]) -> tuple[ReportedProblem, ...]:
+def _grouped(
+    found: Iterable[Complaint], said: Collection[str], cluster: WholeCluster
+) -> tuple[ReportedProblem, ...]:
     """Return each complaint once: with the objects of its kind that have it too,
     and without what follows from it.
 
     An owner repeats what its objects report: a MachineSet, a Deployment.
     """
     shown: dict[tuple[str, str], ReportedProblem] = {}
+    shared: frozenset[str] | None = None
     texts: dict[tuple[str, str], _Text] = {}
     for each in found:
-        key = each.obj.kind, each.words
+        bound = _bound(each.obj, cluster)
+        key = each.obj.kind, _ID.sub("", f"{each.words}{bound}")
         if key in shown:
             shown[key] = replace(shown[key], also=(*shown[key].also, each.obj.full_name))
-        elif not any(text.says(each) for (kind, _), text in texts.items() if kind != each.obj.kind):
-            shown[key] = _problem(each)
+            continue
+        others = (text for (kind, _), text in texts.items() if kind != each.obj.kind)
+        if not any(text.says(each) for text in others):
+            shared = _shared_kinds(cluster) if shared is None else shared
+            told = chain(said, (other.text for other in shown.values()))
+            why = refused_writes.hint(each.message, cluster, each.time, told)
+            own = _problem(each, bound, shared, cluster)
+            shown[key] = replace(own, text=f"{own.text}{why}")
             if len(texts) < _COMPARED:
-                texts[key] = _Text(each.words)
+                texts[key] = _Text(scheduler_words(each.words, _LONGEST))
     return tuple(shown.values())
 
 
@@ -212,17 +270,53 @@ class _Text:
         """Whether a complaint has nothing new: nearly all of its words, or its end,
         where errors have their cause.
         """
-        words = _words(complaint.message or complaint.words)
+        said = complaint.message or complaint.words
+        return any(self._has(_words(each)) for each in (said, scheduler_words(said, _LONGEST)))
+
+    def _has(self, words: Sequence[str]) -> bool:
         end = words[-_END:]
         told = len(end) == _END and f" {' '.join(end)} " in self._line
         return told or 0 < _ENOUGH * len(words) <= sum(word in self._words for word in words)
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+    return [word for word in _WORD.findall(text.lower()) if not _ID.fullmatch(word)]
 
 
-def _problem(complaint: Complaint) -> ReportedProblem:
+def _bound(obj: Object, cluster: Cluster) -> str:
+    """Return that a workload can run on one node alone, which takes no pods now, as an insertion;
+    empty: that is not so.
+    """
+    name = obj.at("spec", "template", "spec", "nodeSelector")[HOSTNAME].text
+    node = find(cluster, NODE, "", name) if name else None
+    if node is None:
+        return ""
+    kept = (each for kind in (NM, NM_KUBEVIRT) for each in cluster.known(kind))
+    order = next((each for each in kept if each.at("spec", "nodeName").text == name), None)
+    if order is not None:
+        return f"; it runs on {name} alone, which is in {order.kind} {order.name}"
+    if node.at("spec", "unschedulable").boolean:
+        return f"; it runs on {name} alone, which is cordoned"
+    ready = node.condition("Ready")["status"].text
+    return f"; it runs on {name} alone, which is not Ready" if ready in ("False", "Unknown") else ""
+
+
+def _problem(
+    complaint: Complaint, bound: str, shared: Collection[str], cluster: Cluster
+) -> ReportedProblem:
+    """Return the first complaint of its group, of a Deployment with one pod as an example."""
     obj = complaint.obj
-    text = f"{cut(complaint.words, _LONGEST)}{forbidden_pods.hint(obj, complaint.message)}"
-    return ReportedProblem(obj.kind, obj.namespace, obj.name, text, clock.stamp(complaint.time))
+    hint = forbidden_pods.hint(obj, complaint.message)
+    pods = unready_pods.words(obj, cluster) if complaint.of_pods else ""
+    words = scheduler_words(pods or complaint.words, _LONGEST)
+    text = f"{words.rstrip('.') if bound else words}{bound}{hint}"
+    time, group = clock.stamp(complaint.time), obj.group if obj.kind in shared else ""
+    return ReportedProblem(obj.kind, obj.namespace, obj.name, text, time, group=group)
+
+
+def _shared_kinds(cluster: WholeCluster) -> frozenset[str]:
+    """Return the kinds that objects of several API groups have."""
+    groups: dict[str, set[str]] = {}
+    for obj in cluster:
+        groups.setdefault(obj.kind, set()).add(obj.group)
+    return frozenset(kind for kind, some in groups.items() if len(some) > 1)

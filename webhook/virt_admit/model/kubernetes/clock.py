@@ -8,11 +8,19 @@ from __future__ import annotations
 from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 
 READS: Final[Reads] = {NODE: ("status.conditions.lastHeartbeatTime",)}
+LONGEST: Final = 10**9
+"""More seconds than that never pass, and overflow as times."""
+
+
+def bounded(seconds: int) -> int:
+    """Return seconds of a field as a number that a time can be moved by."""
+    return max(0, min(seconds, LONGEST))
 
 
 def instant(text: str | None) -> datetime | None:
@@ -64,19 +72,58 @@ def since(text: str | None, cluster: Cluster) -> timedelta | None:
     """Return how long ago a time stamp was, or None if the stamp or the time cannot be
     determined.
     """
-    then = instant(text)
+    return elapsed(instant(text), cluster)
+
+
+def elapsed(then: datetime | None, cluster: Cluster) -> timedelta | None:
+    """Return how long ago a time was; None: it is not known, or cannot be determined."""
     if then is None:  # the time is not read: what reads it is judged again all the time
         return None
     current = now(cluster)
     return current - then if current is not None else None
 
 
+def age(obj: Object, cluster: Cluster) -> timedelta | None:
+    """Return how long ago an object was created; None: that cannot be determined."""
+    return since(obj.created, cluster)
+
+
+def has_lasted(text: str | None, least: timedelta, cluster: Cluster) -> bool:
+    """Return whether something that began at a time stamp certainly lasts at least so long."""
+    found = since(text, cluster)
+    return found is not None and found >= least
+
+
+def is_overdue(text: str | None, patience: timedelta, cluster: Cluster) -> bool:
+    """Return whether something lasts at least so long, or does not say since when.
+
+    Raises:
+        Unseen: it says so, and Nodes, whose heartbeats tell the time, were not read.
+    """
+    found = since(text, cluster)
+    if found is None and text:
+        for unread in more_may_exist(cluster, NODE):
+            raise unread
+        return False
+    return found is None or found >= patience
+
+
 def lasting(text: str | None, cluster: Cluster) -> str:
     """Return for how long something lasts that began at a time stamp, as `` for 3 h 10``; empty:
     that is not known.
     """
-    found = since(text, cluster)
-    return f" for {duration(found)}" if found is not None else ""
+    return lasts(since(text, cluster))
+
+
+def lasts(length: timedelta | None) -> str:
+    """Return a duration as `` for 3 h 10``; empty: it is not known."""
+    return f" for {duration(length)}" if length is not None else ""
+
+
+def past(text: str | None, cluster: Cluster) -> str:
+    """Return how long ago a time stamp was, as `` 3 h 10 ago``; empty: that is not known."""
+    length = since(text, cluster)
+    return f" {duration(length)} ago" if length is not None else ""
 
 
 _IN_DAYS: Final = 3

@@ -155,11 +155,9 @@ def each(cluster: Cluster, kind: Kind, function: Callable[[Object], T]) -> Seque
     The function reads nothing but the object.
     """
     keeping = _keeping(cluster)
-    return (
-        gather(map(function, cluster.list(kind)))[0]
-        if keeping is None
-        else keeping.each(kind, function)
-    )
+    if keeping is None:
+        return gather(map(function, cluster.list(kind)))[0]
+    return keeping.each(kind, function)
 
 
 def unlisted(cluster: Cluster, kind: Kind) -> str:

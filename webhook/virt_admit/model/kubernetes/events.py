@@ -17,7 +17,14 @@ NOT_WARNINGS: Final = (
     *("involvedObject.kind=MachineSet,reason=SuccessfulCreate", "reason=MachineMarkedUnhealthy"),
     *("reason=RemediationSkipped", "reason=NodeSchedulable", "reason=NodeNotReady"),
     *("involvedObject.kind=Plan", "involvedObject.kind=Pod,reason=SuccessfulAttachVolume"),
-    *("reason=FailedToEvictVM", "reason=UpdatePaused", "source=sigs.k8s.io/descheduler"),
+    *(
+        "reason=FailedToEvictVM",
+        "reason=CIDRNotAvailable",
+        "reason=UpdatePaused",
+        "source=sigs.k8s.io/descheduler",
+        "involvedObject.kind=Pod,reason=NotTriggerScaleUp",
+        "involvedObject.kind=Pod,reason=TriggeredScaleUp",
+    ),
 )
 """Field selectors of the events that are looked up and are not warnings.
 
@@ -52,7 +59,7 @@ def message(event: Object) -> str:
 
     Source: kubernetes/client-go:tools/record/events_cache.go#EventAggregatorByReasonMessageFunc.
     """
-    return " ".join((event["message"].text or "").split()).removeprefix(_COMBINED).lstrip()
+    return event["message"].words.removeprefix(_COMBINED).lstrip()
 
 
 _COMBINED: Final = "(combined from similar events):"
@@ -120,7 +127,8 @@ def _telling(some: Sequence[Object], attached: Mapping[str, datetime]) -> Iterat
             yield event
 
 
-_OF_VOLUMES: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume")
+OF_VOLUMES: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume")
+"""The reasons of the events of a pod whose volumes are not there, the most telling first."""
 _SUMMARY: Final = "Unable to attach or mount volumes: "
 _BESIDE: Final = timedelta(minutes=5)
 """The kubelet repeats either event every two minutes."""
@@ -128,7 +136,7 @@ _VOLUME: Final = re.compile(r'for volume "([^"]{1,253})"')
 
 
 def _is_of_volume(event: Object) -> bool:
-    return event["reason"].text in _OF_VOLUMES
+    return event["reason"].text in OF_VOLUMES
 
 
 def _is_summary(event: Object) -> bool:
@@ -147,11 +155,9 @@ def _attached(cluster: Cluster) -> Mapping[tuple[str, str, str], Mapping[str, da
     """Return by pod when each of its volumes was attached last."""
     found: dict[tuple[str, str, str], dict[str, datetime]] = {}
     for event in known("Pod", "SuccessfulAttachVolume", cluster):
-        named, time, about = (
-            _VOLUME.search(event["message"].text or ""),
-            time_of(event),
-            event["involvedObject"],
-        )
+        named = _VOLUME.search(event["message"].text or "")
+        time = time_of(event)
+        about = event["involvedObject"]
         if named is not None and time is not None:
             own = found.setdefault(
                 (about["namespace"].text or "default", "Pod", about["name"].text or ""), {}

@@ -26,11 +26,9 @@ class Patch(NamedTuple):
 
     def __str__(self) -> str:
         """Return the operation as an order: ``set spec.x to 1``."""
-        return (
-            f"remove {self.path}"
-            if self.op == "remove"
-            else f"set {self.path} to {self._value_text}"
-        )
+        if self.op == "remove":
+            return f"remove {self.path}"
+        return f"set {self.path} to {self._value_text}"
 
     def passive(self, verb: str) -> str:
         """Return the operation as a report: ``spec.x was set to 1``.
@@ -38,11 +36,9 @@ class Patch(NamedTuple):
         Args:
             verb: ``was`` for a change that is made, ``would be`` for one that is only predicted.
         """
-        return (
-            f"{self.path} {verb} removed"
-            if self.op == "remove"
-            else f"{self.path} {verb} set to {self._value_text}"
-        )
+        if self.op == "remove":
+            return f"{self.path} {verb} removed"
+        return f"{self.path} {verb} set to {self._value_text}"
 
     @property
     def _value_text(self) -> str:

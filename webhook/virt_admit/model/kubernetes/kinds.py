@@ -294,6 +294,9 @@ REPLICA_SET: Final = DEPLOYMENT._replace(plural="replicasets", kind="ReplicaSet"
 JOB: Final = Kind(
     "batch", ("v1",), "jobs", "Job", numerous=True, snapshot_filtered=True, not_at_admission=True
 )
+WORKFLOW: Final = JOB._replace(
+    group="argoproj.io", versions=("v1alpha1",), plural="workflows", kind="Workflow"
+)
 SCALED_OBJECT: Final = Kind(
     "keda.sh",
     ("v1alpha1",),
@@ -374,6 +377,14 @@ CEPH_BLOCK_POOL: Final = Kind(*_ROOK("CephBlockPool"))
 TRIDENT_BACKEND: Final = Kind(
     "trident.netapp.io", ("v1",), "tridentbackends", "TridentBackend", not_at_admission=True
 )
+NETWORK_FENCE: Final = Kind(
+    "csiaddons.openshift.io",
+    ("v1alpha1",),
+    "networkfences",
+    "NetworkFence",
+    namespaced=False,
+    not_at_admission=True,
+)
 CNPG_CLUSTER: Final = Kind("postgresql.cnpg.io", ("v1",), "clusters", "Cluster")
 NOOBAA_CLUSTER: Final = Kind("postgresql.cnpg.noobaa.io", ("v1",), "clusters", "Cluster")
 _NNC: Final = "NodeNetworkConfiguration"
@@ -382,6 +393,14 @@ NNCP: Final = Kind(
 )
 NNCE: Final = Kind(
     "nmstate.io", ("v1beta1",), f"{_NNC}Enactments".lower(), f"{_NNC}Enactment", namespaced=False
+)
+NODE_NETWORK: Final = Kind(
+    "nmstate.io",
+    ("v1beta1",),
+    "nodenetworkstates",
+    "NodeNetworkState",
+    namespaced=False,
+    not_at_admission=True,
 )
 ELASTICSEARCH: Final = Kind(
     "elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch"

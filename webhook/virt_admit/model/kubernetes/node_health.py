@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keep
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
@@ -132,6 +133,18 @@ def unready(node: Object) -> str:
         return ""
     said = ": ".join(text for text in (ready["reason"].text, ready["message"].text) if text)
     return said[:_LONGEST] or "Ready is False"
+
+
+def rebooted(nodes: Sequence[str], cluster: Cluster) -> str:
+    """Return which of these nodes was rebooted and when, as far as an event tells; empty: none was
+    lately.
+    """
+    current = clock.now(cluster)
+    for event in events.known(NODE.kind, "Rebooted", cluster):
+        name, when = event.at("involvedObject", "name").text or "", events.time_of(event)
+        if name in nodes and when is not None and current is not None:
+            return f"{name} was rebooted {clock.duration(current - when)} ago"
+    return ""
 
 
 def cannot_end_pods(node: Object) -> bool:

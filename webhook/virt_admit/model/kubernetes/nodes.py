@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,10 +16,16 @@ CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kube
 
 WORKER: Final = "node-role.kubernetes.io/worker"
 
+HOSTNAME: Final = "kubernetes.io/hostname"
+"""Label of a Node with the name of its host, which is often that of the Node."""
+
 SCHEDULABLE: Final = "kubevirt.io/schedulable"
 """Label of nodes that virt-handler serves. Its value changes often,
 because it follows the heartbeat.
 """
+
+HARVESTER: Final = "harvesterhci.io/managed"
+"""Label of nodes that Harvester manages."""
 
 NAMESPACE_SELECTOR: Final = "openshift.io/node-selector"
 """Annotation of a namespace: OpenShift merges it into the node selector of every pod there."""
@@ -84,11 +91,9 @@ def of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
 
 def _of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:
     found = cluster.cached(_every)
-    return (
-        ()
-        if isinstance(found, Unseen)
-        else tuple(node for node in found if SCHEDULABLE in node.labels)
-    )
+    if isinstance(found, Unseen):
+        return ()
+    return tuple(node for node in found if SCHEDULABLE in node.labels)
 
 
 def alone(cluster: Cluster) -> str:
@@ -122,6 +127,11 @@ def _only(found: Sequence[Object], cluster: Cluster) -> str:
     return found[0].name if len(found) == 1 and not unlisted(cluster, NODE) else ""
 
 
+def is_of_harvester(node: Object) -> bool:
+    """Return whether Harvester manages a node."""
+    return node.labels.get(HARVESTER) == "true"
+
+
 def is_control_plane(node: Object) -> bool:
     """Whether a Node is part of the control plane."""
     return any(label in node.labels for label in CONTROL_PLANE)
@@ -132,3 +142,22 @@ def votes_in_etcd(node: Object) -> bool:
     which runs no API server.
     """
     return ETCD in node.labels
+
+
+def is_server(node: Object) -> bool:
+    """Whether a Node has a part of the control plane, or a member of etcd alone."""
+    return is_control_plane(node) or votes_in_etcd(node)
+
+
+def internal_addresses(node: Object) -> list[str]:
+    """Return the addresses of a node by which the cluster reaches it."""
+    known = node.at("status", "addresses").items()
+    return [each["address"].text or "" for each in known if each["type"].text == "InternalIP"]
+
+
+def lies_in(address: str, network: str) -> bool:
+    """Return whether an address is in a network, as in ``10.0.2.0/24``. False: one is not valid."""
+    try:
+        return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False

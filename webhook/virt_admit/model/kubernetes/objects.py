@@ -12,6 +12,8 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
+FINAL_PHASES: Final = ("Succeeded", "Failed")
+"""Phases of a pod, a VMI or a migration that has ended."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 PathStep = str | int
@@ -127,6 +129,11 @@ class Field:
     def text(self) -> str | None:
         """The value if it is a string, else None."""
         return self.value if isinstance(self.value, str) else None
+
+    @property
+    def words(self) -> str:
+        """The text with one space between its words; empty if it is none."""
+        return " ".join(self.value.split()) if isinstance(self.value, str) else ""
 
     @property
     def boolean(self) -> bool | None:
@@ -285,6 +292,16 @@ class Object:
         """Whether the object is being deleted, which means that it has a deletion timestamp."""
         return self._meta("deletionTimestamp") is not None
 
+    @property
+    def ended(self) -> bool:
+        """Whether the phase of a pod, a VMI or a migration is final."""
+        return self.at("status", "phase").text in FINAL_PHASES
+
+    @property
+    def created(self) -> str:
+        """``metadata.creationTimestamp``; empty before the API server has written it."""
+        return _text(self._meta("creationTimestamp"))
+
     def annotation(self, key: str) -> Field:
         """Return one annotation as a field with value and path."""
         return self.at("metadata", "annotations", Key(key))
@@ -301,6 +318,10 @@ class Object:
                 return conditions[index]
         return conditions["-"]
 
+    def is_true(self, kind: str) -> bool:
+        """Return whether the condition with this type is True."""
+        return self.condition(kind)["status"].text == "True"
+
     @property
     def controller(self) -> Field | None:
         """The owner reference with ``controller: true``, or None."""
@@ -308,6 +329,11 @@ class Object:
             if owner["controller"].boolean:
                 return owner
         return None
+
+    def owned_by(self, kind: str) -> str:
+        """Return the name of the controller if it is of a kind; empty: another one, or none."""
+        owner = self.controller
+        return owner["name"].text or "" if owner is not None and owner["kind"].text == kind else ""
 
     def _meta(self, key: str) -> Any:
         """Return a metadata value without creating fields,

@@ -73,6 +73,12 @@ def bundles(obj: Object) -> Iterator[Bundle]:
                 yield Bundle(field, *validity)
 
 
+def end_of(webhook: Field) -> datetime | None:
+    """Return when the bundle of a webhook of any product ends; None: it has no valid one."""
+    found = _validity(webhook.at("clientConfig", "caBundle").text or "")
+    return found[1] if found is not None else None
+
+
 def served_expired(service: Object) -> str:
     """Return what the API server says of the certificate that an APIService serves, once it has
     expired; empty: it does not.

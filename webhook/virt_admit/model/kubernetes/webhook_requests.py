@@ -45,8 +45,11 @@ def service(webhook: Field) -> tuple[str, str] | None:
     """Return namespace and name of the Service without which requests fail; None: a URL,
     or its failure is ignored.
     """
-    if webhook["failurePolicy"].text == "Ignore":
-        return None
+    return None if webhook["failurePolicy"].text == "Ignore" else asked(webhook)
+
+
+def asked(webhook: Field) -> tuple[str, str] | None:
+    """Return namespace and name of the Service that a webhook asks; None: a URL."""
     found = webhook.at("clientConfig", "service")
     namespace, name = found["namespace"].text, found["name"].text
     return (namespace, name) if namespace and name else None

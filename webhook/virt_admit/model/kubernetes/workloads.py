@@ -19,6 +19,9 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.selectors import Selector
 
+CONTAINERS: Final = ("initContainerStatuses", "containerStatuses")
+"""The fields in the status of a pod with the states of its containers."""
+
 _KINDS: Final = (DEPLOYMENT, STATEFUL_SET, REPLICA_SET)
 
 READS: Final[Reads] = {

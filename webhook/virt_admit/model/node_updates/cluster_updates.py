@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION,
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, cut_middle, names
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
     incompatible_operators,
@@ -125,7 +125,9 @@ def of_cluster(cluster: Cluster, *, rolling: bool) -> ClusterUpdate:
     found = _not_accepted(version, target, cluster) if target else _under_way(version, cluster)
     if not rolling:
         return found
-    held = (found.stop.reason,) if found.stop is not None else ()
+    # that operator is degraded because its pools are, which say why
+    follows = {each.name for each in found.operators} == {_NODES}
+    held = (found.stop.reason,) if found.stop is not None and not follows else ()
     return ClusterUpdate(notes=(*held, *found.notes), refused=found.refused)
 
 
@@ -156,7 +158,12 @@ def _not_accepted(version: Object, target: str, cluster: Cluster) -> ClusterUpda
             doubt=f"whether the cluster-version operator accepts the update to {target}{said}"
         )
     step = accepted["reason"].text or ""
-    why = f"the update to {target} is not accepted ({step}): {_cut(_LOADED.sub('', words))}"
+    refused = release_refusals.of_version(version, cluster) if _UPGRADEABLE in words else None
+    offered = refused.within if refused is not None and refused.accepted else ""
+    free = f"; Upgradeable=False does not hold {offered}" if offered else ""
+    lasts = clock.lasting(accepted["lastTransitionTime"].text, cluster)
+    cause = _cut(_LOADED.sub("", words))
+    why = f"the update to {target} is not accepted ({step}{free}){lasts}: {cause}"
     if (step != _CHECKS or _UPGRADEABLE not in words) and not _lasts(accepted, cluster):
         return ClusterUpdate(doubt=f"whether the release is accepted: {why}")
     return _held(version, why, _remedy(step, words, version, cluster))
@@ -194,7 +201,7 @@ def _held(version: Object, why: str, remedy: str) -> ClusterUpdate:
 def _valid(version: Object) -> str:
     unknown = version.condition("RetrievedUpdates")
     why = (
-        f" (updates cannot be retrieved: {cut(_words(unknown), 120)})"
+        f" (updates cannot be retrieved: {cut_middle(_words(unknown), 120)})"
         if unknown["status"].text == "False"
         else ""
     )
@@ -207,19 +214,23 @@ def _valid(version: Object) -> str:
 def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
     """Return what lets the operator accept a release, by the step at which it refused it."""
     if keys := _UNVERIFIED.search(words):
-        what = (
-            "Compare the digest with the page of the release. Then give the cluster its signature, "
-            f"as a ConfigMap in {_SIGNATURES} if it cannot read that, or the new key if {keys[1]} "
-            "is older than the signature. As a decision after that comparison, it can be asked for "
-            f"without verification{_unverified(version)}"
+        then = (
+            f"then give the cluster its signature by {keys[1]}, as a ConfigMap in {_SIGNATURES} if "
+            "it cannot read that (other keys come only with a release); as a decision after that "
+            f"comparison, it can be asked for without verification{_unverified(version)}"
         )
-        return typed(what, about("describe", version, CLUSTER_VERSION))
+        return typed(
+            "Compare the digest with the page of the release, and see which signatures are known",
+            shell("kubectl", "get", "configmaps", "-n", _SIGNATURES, "-l", _SIGNED),
+            then + _cancelled(version),
+        )
     if step == "RetrievePayload":
-        what = (
-            "Make the image of the release and its signature available to the cluster, also in its "
-            "mirror"
+        return typed(
+            "See what its download reports",
+            shell("kubectl", "get", "events", "-n", "openshift-cluster-version"),
+            "then make the image of the release and its signature available to the cluster, also "
+            f"in its mirror{_cancelled(version)}",
         )
-        return typed(what, about("describe", version, CLUSTER_VERSION))
     if step != _CHECKS:
         return typed("Ask for another release", about("edit", version, CLUSTER_VERSION))
     if _UPGRADEABLE not in words:
@@ -262,9 +273,22 @@ def _unverified(version: Object) -> str:
     return f" ({shell('oc', 'adm', 'upgrade', '--force', *to)})" if to else ""
 
 
+def _cancelled(version: Object) -> str:
+    """Return how the update is given up, which has no effect once the release is loaded
+    (openshift/oc:pkg/cli/admin/upgrade/upgrade.go, ``--clear``); empty: another one is under way.
+    """
+    last = next(iter(version.at("status", "history").items()), version["-"])
+    present = version.at("status", "desired", "version").text
+    if last["state"].text != "Completed" or not present:
+        return ""
+    return f"; to stay at {present}, cancel it: none of it is loaded (oc adm upgrade --clear)"
+
+
 _SIGNATURES: Final = "openshift-config-managed"
-"""The namespace of the ConfigMaps with signatures
-(openshift/cluster-version-operator:docs/user/update-signatures).
+_SIGNED: Final = "release.openshift.io/verification-signatures"
+"""The namespace and the label of the ConfigMaps with signatures. The keys are part of the running
+release (openshift/library-go:pkg/verify/store/configmap/configmap.go;
+openshift/cluster-version-operator:pkg/cvo/cvo.go#loadConfigMapVerifierDataFromUpdate).
 """
 _UPGRADEABLE: Final = "ClusterVersionUpgradeable"
 """The check of the condition Upgradeable."""
@@ -296,9 +320,10 @@ def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
         return ClusterUpdate(
             doubt=f"whether the update to {target} reaches the nodes: {_cut(said)}"
         )
-    progress = f": {cut(_words(progressing).rstrip('.'), 200)}" if _words(progressing) else ""
-    age = clock.since(last["startedTime"].text, cluster)
-    lasts = f" for {clock.duration(age)}" if age is not None else ""
+    progress = (
+        f": {cut_middle(_words(progressing).rstrip('.'), 200)}" if _words(progressing) else ""
+    )
+    lasts = clock.lasting(last["startedTime"].text, cluster)
     running = f"The update to {target} has been under way{lasts}{progress}"
     before = f"{running}. The nodes come after the operators"
     return ClusterUpdate(notes=tuple(_after_this(version, cluster)), before_nodes=before)
@@ -308,7 +333,8 @@ def _after_this(version: Object, cluster: Cluster) -> Iterator[str]:
     """Yield what would refuse the next minor release. It does not concern the update under way."""
     if refused := release_refusals.of_version(version, cluster):
         why = "; ".join(each.reason for each in refused.by)
-        yield f"only a later update to another minor release is refused: {why}"
+        title = f"{CLUSTER_VERSION.kind} {version.name}"
+        yield f"only a later update to another minor release is refused ({title}): {why}"
 
 
 def _reached_nodes(target: str, cluster: Cluster) -> bool | None:
@@ -337,7 +363,7 @@ def _before_the_next(cluster: Cluster) -> Iterator[str]:
     sick = _sick(cluster)
     if sick:
         which = names((f"{each.name}, which {state}" for each, state in sick), 120)
-        yield f"the update gets past ClusterOperator {which}: it comes before the nodes"
+        yield f"an update first waits for ClusterOperator {which}, and no time is counted for that"
 
 
 def spaces(operator: Object) -> frozenset[str]:
@@ -399,12 +425,11 @@ def _lasts(condition: Field, cluster: Cluster) -> bool:
     """Return whether a condition certainly has its status for longer than it would if it passed by
     itself.
     """
-    age = clock.since(condition["lastTransitionTime"].text, cluster)
-    return age is not None and age >= _PATIENCE
+    return clock.has_lasted(condition["lastTransitionTime"].text, _PATIENCE, cluster)
 
 
 def _words(condition: Field) -> str:
-    return " ".join((condition["message"].text or "").split())
+    return condition["message"].words
 
 
 def _cut(text: str) -> str:

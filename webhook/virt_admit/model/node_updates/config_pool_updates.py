@@ -16,11 +16,11 @@ from datetime import datetime
 from typing import Final
 
 from virt_admit.model import machine_pools
-from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_NODE, MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.messages import names, unescaped
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 
@@ -35,6 +35,12 @@ _IMAGES: Final = (f"{_GROUP}/currentImage", f"{_GROUP}/desiredImage")
 _DESIRED_DRAIN: Final = f"{_GROUP}/desiredDrain"
 _APPLIED_DRAIN: Final = f"{_GROUP}/lastAppliedDrain"
 
+ERROR_FIELDS: Final = (
+    *(f"metadata.annotations.{key}" for key in (CURRENT, DESIRED, *_IMAGES, _STATE, _REASON)),
+    "metadata.labels",
+    "spec.unschedulable",
+)
+"""Of a Node, what tells why its daemon has stopped, and to which pool it belongs."""
 READS: Final[Reads] = union(
     {
         MACHINE_CONFIG_POOL: (),
@@ -63,7 +69,7 @@ READS: Final[Reads] = union(
             *CONDITIONS,
             "status.conditions.lastTransitionTime",
         ),
-    },
+    }
 )
 """The fields that say how far the update of a node is."""
 
@@ -84,35 +90,48 @@ def _pool(pool: Object, own: Sequence[Object], cluster: Cluster) -> PoolUpdate:
     for node in own:
         phase = Phase.NEXT if node.name in chosen else phases[node.name]
         since, exact = _since(node, phase, reports.get(node.name))
-        why = (
-            (failure(node) or "")
-            if phase is Phase.FAILING
-            else _drain_error(reports.get(node.name), phase)
+        failed = failure(node) if phase is Phase.FAILING else None
+        why = failed or _drain_error(reports.get(node.name), phase)
+        begun = phase is not Phase.FAILING or _is_changing(node)
+        nodes[node.name] = NodeUpdate(
+            *(MACHINE_CONFIG_POOL.kind, pool.name, phase, since, exact, why, begun),
+            wanted=given(pool, node, wanted),
+            withdrawn=withdrawn(node, wanted),
         )
-        nodes[node.name] = NodeUpdate(MACHINE_CONFIG_POOL.kind, pool.name, phase, since, exact, why)
-    updating = pool.condition("Updating")
-    began = (
-        clock.instant(updating["lastTransitionTime"].text)
-        if updating["status"].text == "True"
-        else None
-    )
+    began = node_phases.true_since(pool.condition("Updating"))
     return PoolUpdate(MACHINE_CONFIG_POOL.kind, pool.name, nodes, began)
 
 
 def failure(node: Object) -> str | None:
     """Return the words with which the daemon of a node has stopped; None: it has not."""
-    return (
-        _brief(node.annotations.get(_REASON, ""))
-        if node.annotations.get(_STATE) in _FAILED
-        else None
-    )
+    has_failed = node.annotations.get(_STATE) in _FAILED
+    return _brief(node.annotations.get(_REASON, "")) if has_failed else None
+
+
+def withdrawn(node: Object, wanted: str) -> str:
+    """Return that the daemon of a node has stopped at a configuration which its pool has replaced
+    since, after the name of the node; empty: it has not.
+
+    The operator gives another one to a node whose daemon has stopped, unless that is cordoned, as
+    it is after its drain (#getAllCandidateMachines). Nodes with images of their own are judged by
+    those too, and left alone here.
+    """
+    current, desired = (node.annotations.get(key, "") for key in (CURRENT, DESIRED))
+    images = [node.annotations.get(key) for key in _IMAGES]
+    if failure(node) is None or not wanted or not desired or images != [None, None]:
+        return ""
+    if desired in (wanted, current) or not node.at("spec", "unschedulable").boolean:
+        return ""
+    has = " (its present one)" if current == wanted else ""
+    return f"still wants {desired}, which its pool has replaced by {wanted}{has}"
 
 
 def _brief(text: str) -> str:
-    """Return an error of the daemon with the begin of each digest alone,
+    """Return an error of the daemon on one line, with the begin of each digest alone,
     and without the checksum of the booted tree.
     """
-    return _DIGEST.sub(r"\1…", _CHECKSUM.sub("", text))
+    flat = " ".join(text.split()).replace(" : ", ": ")  # it ends its parts with line breaks
+    return _DIGEST.sub(r"\1…", _CHECKSUM.sub("", flat))
 
 
 _DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
@@ -125,18 +144,43 @@ def degraded(pool: Object) -> str:
     The condition Degraded alone has no words.
     """
     said = [found for kind in _ERRORS if (found := pool.condition(kind))["status"].text == "True"]
-    texts = (_brief(_unquoted(each["message"].text or each["reason"].text or "")) for each in said)
+    whole = (each["message"].text or each["reason"].text or "" for each in said)
+    texts = (_brief(_unquoted(_together(each))) for each in whole)
     return next(filter(None, texts), "see its conditions") if said else ""
 
 
+def _together(text: str) -> str:
+    """Return what nodes report, without what only repeats another report of the same node, and as
+    one report if all of them report the same.
+    """
+    every = [each.partition(_REPORTS) for each in _EACH.split(text)]
+    told = [each for each in every if not any(_frames(each, other) for other in every)]
+    if len(told) < 2 or len({words for _, _, words in told}) > 1:
+        return ", ".join(map("".join, told))
+    others = names(node.removeprefix("Node ") for node, _, _ in told[1:])
+    return f"{told[0][0]} (as {others}){_REPORTS}{told[0][2]}"
+
+
+def _frames(report: tuple[str, str, str], other: tuple[str, str, str]) -> bool:
+    """Whether the words of a report hold those of another one of its node, as a MachineConfigNode
+    frames the error of its daemon.
+    """
+    (node, _, words), (other_node, _, shorter) = report, other
+    error = shorter.strip('"')
+    return node == other_node and shorter != words and bool(error) and error in words
+
+
+_EACH: Final = re.compile(r", (?=Node [\w.-]{1,253} is reporting: )")
+
+
 def _unquoted(text: str) -> str:
-    """Return what one node reports without the quotes around it (pkg/controller/node/status.go):
-    it may hold quotes.
+    """Return what nodes report without its escapes, and of one node without the quotes around it
+    (pkg/controller/node/status.go): it may hold quotes.
     """
     subject, reports, said = text.partition(_REPORTS)
     if not reports or _REPORTS in said or said[:1] + said[-1:] != '""':
-        return text
-    return f"{subject}{reports}{said[1:-1]}".replace('\\"', '"')
+        return unescaped(text) if reports else text
+    return f"{subject}{reports}{unescaped(said[1:-1])}"
 
 
 _REPORTS: Final = " is reporting: "
@@ -150,6 +194,14 @@ def target(pool: Object, own: Sequence[Object]) -> str:
         return said
     wanted = Counter(node.annotations.get(DESIRED, "") for node in own if _is_changing(node))
     return max(wanted, key=lambda name: (wanted[name], name), default="")
+
+
+def given(pool: Object, node: Object, wanted: str) -> str:
+    """Return the configuration of a pool that a node may get; empty: the pool is paused, which
+    keeps it from all but its present one.
+    """
+    is_held = pool.at("spec", "paused").boolean and node.annotations.get(CURRENT) != wanted
+    return "" if is_held else wanted
 
 
 def _is_changing(node: Object) -> bool:
@@ -209,10 +261,10 @@ def _next(pool: Object, own: Sequence[Object], phases: dict[str, Phase]) -> Iter
 
 
 _BEGAN: Final = {
-    Phase.DRAINING: ("Cordoned", "True"),
-    Phase.UPDATING: ("Drained", "True"),
-    Phase.REBOOTING: ("UpdateExecuted", "True"),
-    Phase.RETURNING: ("RebootedNode", "True"),
+    Phase.DRAINING: "Cordoned",
+    Phase.UPDATING: "Drained",
+    Phase.REBOOTING: "UpdateExecuted",
+    Phase.RETURNING: "RebootedNode",
 }
 """The condition of a MachineConfigNode with which each phase begins (machineconfignodes,
 status.conditions).
@@ -224,29 +276,17 @@ def _since(node: Object, phase: Phase, report: Object | None) -> tuple[datetime 
     if phase not in IN_FLIGHT:
         return None, False
     if report is not None and phase in _BEGAN:
-        kind, status = _BEGAN[phase]
-        condition = report.condition(kind)
-        found = (
-            clock.instant(condition["lastTransitionTime"].text)
-            if condition["status"].text == status
-            else None
-        )
+        found = node_phases.true_since(report.condition(_BEGAN[phase]))
         if found is not None:
             return found, True
     silent = node_phases.unready_since(node) if phase is Phase.REBOOTING else None
-    return (
-        (silent, True)
-        if silent is not None
-        else (node_phases.cordoned_since(node), phase is Phase.DRAINING)
-    )
+    if silent is not None:
+        return (silent, True)
+    return (node_phases.cordoned_since(node), phase is Phase.DRAINING)
 
 
 def _drain_error(report: Object | None, phase: Phase) -> str:
-    drained = (
-        report.condition("Drained") if report is not None and phase is Phase.DRAINING else None
-    )
-    return (
-        (drained["message"].text or "")
-        if drained is not None and drained["status"].text == "Unknown"
-        else ""
-    )
+    if report is None or phase is not Phase.DRAINING:
+        return ""
+    drained = report.condition("Drained")
+    return drained["message"].text or "" if drained["status"].text == "Unknown" else ""

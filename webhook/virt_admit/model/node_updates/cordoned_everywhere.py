@@ -12,13 +12,17 @@ from virt_admit.model.node_updates.cordoners import Cordon
 from virt_admit.model.problems import Problem, ProblemCause
 
 
-def problem(nodes: Sequence[Object], cordons: Mapping[str, Cordon]) -> Problem:
+def problem(
+    nodes: Sequence[Object], cordons: Mapping[str, Cordon], full: str = "", *, starts: bool = True
+) -> Problem:
     """Return that controllers keep all nodes cordoned that could take a VM, with the first that
     does not end by itself.
 
     Args:
         nodes: the nodes.
         cordons: what cordoned each of them, by name.
+        full: which other nodes have no room, as a clause that follows.
+        starts: whether a VM is to start. One that runs waits for the end of what was begun.
     """
     by = dict.fromkeys(cordon.closed for cordon in cordons.values())
     said = (
@@ -26,11 +30,11 @@ def problem(nodes: Sequence[Object], cordons: Mapping[str, Cordon]) -> Problem:
         if len(by) == 1
         else names((f"{name} ({cordon.closed})" for name, cordon in cordons.items()), 300)
     )
-    reason = f"no node that could take it is ready: {said}"
+    reason = f"no node that could take it is schedulable now: {said}{full}"
     lasting = {name: cordon for name, cordon in cordons.items() if cordon.ends is False} or cordons
     name, cordon = next(iter(lasting.items()))
     then = cordon.remedy or "wait until that node is uncordoned"
-    if cordon.uncordon:
+    if cordon.uncordon and starts:
         now = typed(
             f"uncordon {name} to let the VM start now", shell("kubectl", "uncordon", argument(name))
         )

@@ -9,10 +9,12 @@ siderolabs/talos:pkg/machinery/constants/constants.go#AnnotationCordonedKey.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry, unlisted
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
@@ -27,14 +29,13 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find, is_absent
-from virt_admit.model.messages import capital
+from virt_admit.model.messages import capital, cut
 from virt_admit.model.node_updates import kured, maintenance_updates, plan_progress, updaters
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.node_updates.operators import device_operators, node_removals
 from virt_admit.model.node_updates.operators.device_operators import DeviceWork
 from virt_admit.model.remediation import fence_taints, maintenance
 from virt_admit.model.scheduler import controller_taints
-from virt_admit.model.scheduler.pods import FINISHED
 
 _TALOS: Final = "talos.dev/cordoned"
 
@@ -44,6 +45,7 @@ READS: Final[Reads] = union(
     device_operators.READS,
     node_removals.READS,
     {NODE: (f"metadata.annotations.{_TALOS}",), VMI: ("status.evacuationNodeName",)},
+    dict.fromkeys(maintenance.KINDS, ("spec.reason",)),
 )
 
 
@@ -81,7 +83,8 @@ class Cordon(NamedTuple):
     @property
     def reason(self) -> str:
         """What it waits for and whether it ends, in sentences; empty: not known."""
-        return " ".join(filter(None, (self.waits, STAYS if self.ends is False else "")))
+        stays = f"{'That' if self.waits else 'The cordon'} {STAYS}" if self.ends is False else ""
+        return " ".join(filter(None, (self.waits, stays)))
 
     @property
     def words(self) -> str:
@@ -89,17 +92,12 @@ class Cordon(NamedTuple):
         mark = f" ({self.mark})" if self.mark else ""
         by_hand = self.uncordon or self.by_hand or (self.state and self.remedy)
         keep = "" if by_hand else KEEP
-        said = (
-            f"This node is {self.closed}{mark}.",
-            self.reason,
-            keep,
-            capital(self.remedy),
-        )
+        said = (f"This node is {self.closed}{mark}.", self.reason, keep, capital(self.remedy))
         return " ".join(filter(None, said))
 
 
 KEEP: Final = "Do not uncordon it by hand meanwhile."
-STAYS: Final = "That does not end by itself."
+STAYS: Final = "does not end by itself."
 
 
 def of_node(node: Object, cluster: Cluster, *, drained: bool = False) -> Cordon | None:
@@ -145,8 +143,8 @@ def _driver(node: Object, cluster: Cluster) -> Cordon | None:
     cordon = _device(work)
     if work is None or cordon is None or not work.failed:
         return cordon
-    free = _update(node, cluster) is None and not is_emptied(node.name, cluster)
-    return cordon._replace(failed=True, uncordon=free)
+    taken = node.deleted or _update(node, cluster) is not None or is_emptied(node.name, cluster)
+    return cordon._replace(failed=True, uncordon=not taken)
 
 
 def _sriov(node: Object, cluster: Cluster) -> Cordon | None:
@@ -179,42 +177,69 @@ def _update(node: Object, cluster: Cluster) -> Cordon | None:
             f"delete that {kind.kind} when the maintenance is over",
             kubectl("delete", kind, update.name),
         )
-        return Cordon(f"{update.kind} {update.name}", waits, False, end)
+        reason = find(cluster, kind, "", update.name)
+        words = cut(reason.at("spec", "reason").words, 150) if reason is not None else ""
+        mark = f"its reason: {words}" if words else ""
+        return Cordon(f"{update.kind} {update.name}", waits, False, end, mark=mark)
     ends, by = False if failing else None, f"{update.kind} {update.name}, which updates it"
+    if update.withdrawn:
+        by = f"{update.kind} {update.name}, for an update that it has replaced"
+        waits = f"Node {node.name} {update.withdrawn}. {waits}".rstrip()
     return Cordon(by, waits, ends, mark=str(update.phase))
 
 
 def _machine(node: Object, cluster: Cluster) -> Cordon | None:
-    name = machine_in_deletion(node, cluster)
-    own = find(cluster, CAPI_MACHINE, *name.split("/", 1)) if name else None
-    new = machine_nodes.successor(own, cluster) if own is not None else None
+    own = entry(cluster, _deleted_machines, node.name)
+    if own is None:
+        return None
+    new = machine_nodes.successor(own, cluster) if own.group == CAPI_MACHINE.group else None
     goes = "The node does not come back; a new one may take its place."
     if new is not None:
         goes = (
             f"The node came back with Machine {new.full_name}, and goes at the end of that "
             "deletion."
         )
-    return Cordon(f"the deletion of Machine {name}", goes, quiet=True) if name else None
+    return Cordon(f"the deletion of Machine {own.full_name}", goes, quiet=True)
 
 
 def machine_in_deletion(node: Object, cluster: Cluster) -> str:
     """Return the full name of the Machine of a node if it is being deleted, and the node with it;
     empty: none is.
     """
-    return entry(cluster, _deleted_machines, node.name) or ""
+    found = entry(cluster, _deleted_machines, node.name)
+    return found.full_name if found is not None else ""
 
 
-def _deleted_machines(cluster: Cluster) -> Mapping[str, str]:
+def stuck_removal(node: Object, cluster: Cluster) -> str:
+    """Return where to look if the deletion of the Machine of a node does not end, with a command;
+    empty: it is young, or none is deleted.
+    """
+    own = entry(cluster, _deleted_machines, node.name)
+    begun = own.metadata["deletionTimestamp"].text if own is not None else None
+    if own is None or not clock.has_lasted(begun, _REMOVED, cluster):
+        return ""
+    which = f"the deletion of Machine {own.full_name}{clock.lasting(begun, cluster)}"
+    kind = CAPI_MACHINE if own.group == CAPI_MACHINE.group else MACHINE
+    return typed(f"see why {which} does not remove {node.name}", about("describe", own, kind))
+
+
+_REMOVED: Final = timedelta(hours=4)
+"""The drain of many large VMs lasts for hours, one that moves nothing for days."""
+
+
+def _deleted_machines(cluster: Cluster) -> Mapping[str, Object]:
     deleted = [
         machine
         for kind in (CAPI_MACHINE, MACHINE)
         for machine in cluster.known(kind)
         if machine.deleted
     ]
-    return {machine_nodes.emptied_node(machine, cluster): machine.full_name for machine in deleted}
+    return {machine_nodes.emptied_node(machine, cluster): machine for machine in deleted}
 
 
 def _fence(node: Object, cluster: Cluster) -> Cordon | None:
+    if kept := fence_taints.kept(node, cluster):
+        return Cordon("the remediator that fenced it", f"{kept}.", quiet=True)
     left = fence_taints.left(node, cluster)
     if left is None or all(
         taint["key"].text == fence_taints.OUT_OF_SERVICE for taint in left.every
@@ -269,7 +294,7 @@ def _deleted_plan(by: str, pod: Object, node: Object, cluster: Cluster) -> Cordo
     """
     if not plan_progress.has_cordoned(pod):
         return None
-    held, job = plan_progress.stuck(pod, cluster), plan_progress.job_of(pod)
+    held, job = plan_progress.stuck(pod, cluster), pod.owned_by(JOB.kind)
     does = held or plan_progress.does(pod, cluster)
     waits = (
         "Without that Plan, the controller does not uncordon the node. Its pod "
@@ -291,10 +316,8 @@ def _failed_plan(node: Object, cluster: Cluster) -> Cordon | None:
     if job is None:
         return None
     by = f"Plan {job.plan.full_name} of the system upgrade controller"
-    waits, remedy = (
-        f"{capital(plan_progress.words(job, cluster))}.",
-        plan_progress.remedy(job, cluster),
-    )
+    waits = f"{capital(plan_progress.words(job, cluster))}."
+    remedy = plan_progress.remedy(job, cluster)
     known = not unlisted(cluster, POD)  # else the Job may run again
     ends = False if known else None
     return Cordon(by, waits, ends, f"{remedy[:1].lower()}{remedy[1:]}", uncordon=True, failed=known)
@@ -307,7 +330,7 @@ def _plan_pods(cluster: Cluster) -> Mapping[str, Object]:
         for pod in cluster.known(POD)
         if plan_progress.OF_PLAN in pod.labels and plan_progress.ON_NODE in pod.labels
     )
-    unfinished = [pod for pod in pods if pod.at("status", "phase").text not in FINISHED]
+    unfinished = [pod for pod in pods if not pod.ended]
     unfinished.sort(key=lambda pod: not _is_of_deleted_plan(pod, cluster))
     return {pod.labels[plan_progress.ON_NODE]: pod for pod in unfinished}
 

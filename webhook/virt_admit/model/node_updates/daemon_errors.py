@@ -3,13 +3,14 @@
 Sources: openshift/machine-config-operator:pkg/daemon/daemon.go#validateOnDiskStateImpl
 #runPreflightConfigDriftCheck; pkg/daemon/on_disk_validation.go; pkg/daemon/drain.go#performDrain;
 pkg/daemon/update.go; docs/MachineConfigDaemon.md#recovering-from-config-drift;
-https://github.com/openshift/machine-config-operator/issues/5133.
+https://github.com/openshift/machine-config-operator/issues/5133;
+https://github.com/coreos/rpm-ostree/issues/2007 (layered packages, and no repository for them).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from virt_admit.model.commands import about, argument, shell, typed
@@ -38,28 +39,35 @@ _NOT_POSSIBLE: Final = re.compile(r"can't reconcile config|not reconcilable")
 _NOT_FOUND: Final = re.compile(r'machineconfigs?\S* "?([\w.-]+)"? not found')
 
 
-def of_pool(nodes: Iterable[Object]) -> str:
+def of_pool(pool: Object, nodes: Sequence[Object]) -> str:
     """Return what lets the first node of a pool go on whose daemon has stopped; empty:
     none says why.
     """
-    failed = ((node, config_pool_updates.failure(node)) for node in nodes)
-    return next((_remedy(node, reason) for node, reason in failed if reason), "")
+    wanted = config_pool_updates.target(pool, nodes)
+    for node in nodes:
+        if reason := config_pool_updates.failure(node):
+            return _remedy(node, reason, config_pool_updates.given(pool, node, wanted))
+    return ""
 
 
 def of_update(node: Object, update: NodeUpdate) -> str:
     """Return what lets a node go on whose update has failed."""
     if update.kind == MACHINE_CONFIG_POOL.kind and update.waits_for:
-        return _remedy(node, update.waits_for)
+        return _remedy(node, update.waits_for, update.wanted)
     return typed("Repair what its updater reports", about("describe", node, NODE))
 
 
-def _remedy(node: Object, reason: str) -> str:
+def _remedy(node: Object, reason: str, wanted: str) -> str:
     name = node.name
     if _UNREADABLE.search(reason):
         words = f"Write {_previous(node)} into {_CURRENT} of {name}, which its daemon cannot read"
         return typed(words, _on_host(name, "ls", "-l", _CURRENT))
     if (_OTHER_IMAGE.search(reason) or _ARGUMENTS.search(reason)) and _taken(node, reason):
         return typed(_not_booted(node), _on_host(name, "rpm-ostree", "status"))
+    held = node.annotations.get(config_pool_updates.CURRENT)
+    drains = _DRAIN in reason and held != wanted  # another configuration needs the same drain
+    if not drains and (replaced := _replaced(node, reason, wanted)):
+        return replaced
     if _DRIFT.search(reason) or _OTHER_IMAGE.search(reason):
         return typed(_drift(name, reason), _on_host(name, "touch", _FORCE))
     if _DRAIN in reason:
@@ -77,11 +85,14 @@ def _remedy(node: Object, reason: str) -> str:
             shell("kubectl", "get", "machineconfigs", "--sort-by=.metadata.creationTimestamp"),
         )
     if missing := _NOT_FOUND.search(reason):
-        restore = (
-            f"Create MachineConfig {missing[1]} again from a backup: the daemon compares the node "
-            "with it"
+        return _absent(node, missing[1], wanted)
+    if "No enabled repositories" in reason:
+        layered = (
+            f"See which packages are layered on {name}: remove those that no MachineConfig asks "
+            "for (rpm-ostree uninstall), or enable in /etc/yum.repos.d a repository that has them. "
+            "The daemon then goes on by itself"
         )
-        return typed(restore, shell("kubectl", "get", "machineconfigs"))
+        return typed(layered, _on_host(name, "rpm-ostree", "status"))
     log = _on_host(
         name, "journalctl", "-b", "-u", "rpm-ostreed", "-u", "kubelet", "--no-pager", "-n", "200"
     )
@@ -90,6 +101,52 @@ def _remedy(node: Object, reason: str) -> str:
         "host say more"
     )
     return typed(known, log)
+
+
+def _replaced(node: Object, reason: str, wanted: str) -> str:
+    """Return what lets a node go on that is still to get a configuration which its pool has
+    replaced; empty: it is not, or its present one does not exist, which it needs as well.
+
+    A repair of what the daemon reports would let it apply the replaced one. The annotation is what
+    the operator itself writes; nothing is applied where the node has the wanted one already.
+    Sources: #getAllCandidateMachines; pkg/daemon/daemon.go#updateConfigAndState (uncordons);
+    https://github.com/openshift/machine-config-operator/issues/1443.
+    """
+    said, missing = config_pool_updates.withdrawn(node, wanted), _NOT_FOUND.search(reason)
+    held = node.annotations.get(config_pool_updates.CURRENT)
+    if not said or (missing is not None and missing[1] == held):
+        return ""
+    updates = "" if held == wanted else ", which updates it to that one"
+    words = (
+        f"Node {node.name} {said}, and the operator does not change that of a cordoned node. Set "
+        f"its annotation desiredConfig to {wanted}{updates}"
+    )
+    further = (
+        "if its daemon goes on with the error, delete its pod machine-config-daemon; if it then "
+        f"reports an unexpected state of the disk, touch {_FORCE} there, which reboots the node"
+    )
+    key = f"{config_pool_updates.DESIRED}={wanted}"
+    return typed(words, about("annotate", node, NODE, "--overwrite", key), further)
+
+
+def _absent(node: Object, missing: str, wanted: str) -> str:
+    """Return what helps where a rendered MachineConfig of a node does not exist.
+
+    The daemon has the present one in a file too. Sources: openshift/installer issue 5086,
+    okd-project/okd issue 963, https://access.redhat.com/solutions/4970731.
+    """
+    held = missing == node.annotations.get(config_pool_updates.CURRENT)
+    file = f"{_CURRENT} of {node.name} (with the ownerReferences of another rendered one), or from "
+    words = f"Create MachineConfig {missing} again from {file if held else ''}a backup"
+    if held and wanted and wanted != missing:
+        keys = f"{config_pool_updates.CURRENT} and {config_pool_updates.DESIRED}"
+        words += (
+            f"; or, one node after the other, set its annotations {keys} to {wanted}, the "
+            f"configuration of its pool, and touch {_FORCE}, which applies that and reboots the "
+            "node (Red Hat solution 4970731)"
+        )
+    see = _on_host(node.name, "cat", _CURRENT) if held else ""
+    return typed(words, see or shell("kubectl", "get", "machineconfigs"))
 
 
 def _taken(node: Object, reason: str) -> bool:

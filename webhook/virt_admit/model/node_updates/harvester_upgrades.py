@@ -9,15 +9,16 @@ harvester/upgrade-toolkit:api/v1beta1/upgradeplan_types.go#NodeUpgradeState.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, NODE, UPGRADE_PLAN, Kind
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.node_updates import node_phases
+from virt_admit.model.node_updates import node_phases, update_orders
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
 
 _LATEST: Final = "harvesterhci.io/latestUpgrade"
@@ -25,7 +26,7 @@ _LATEST: Final = "harvesterhci.io/latestUpgrade"
 READS: Final[Reads] = {
     HARVESTER_UPGRADE: (f"metadata.labels.{_LATEST}", "metadata.creationTimestamp", "status"),
     UPGRADE_PLAN: ("metadata.creationTimestamp", "status"),
-    NODE: ("spec.taints",),
+    NODE: ("spec.taints", "status.nodeInfo.kubeletVersion"),
 }
 """The fields that say how far an upgrade is."""
 
@@ -102,10 +103,8 @@ KINDS: Final = tuple(form.kind.kind for form in _FORMS)
 
 def upgrades(cluster: Cluster) -> Iterator[PoolUpdate]:
     """Yield the upgrade of Harvester that is under way."""
-    for form in _FORMS:
-        latest = _latest(form, cluster)
-        if latest is not None and form.succeeded(latest) is None:
-            yield _progress(latest, form, cluster)
+    for form, upgrade in _under_way(cluster):
+        yield _progress(upgrade, form, cluster)
 
 
 def keeps_launchers(cluster: Cluster) -> bool:
@@ -120,17 +119,24 @@ def keeps_launchers(cluster: Cluster) -> bool:
 
 def has_failed(cluster: Cluster) -> bool:
     """Return whether the last upgrade of Harvester has ended with an error."""
-    latest = ((form, _latest(form, cluster)) for form in _FORMS)
-    return any(upgrade is not None and form.succeeded(upgrade) is False for form, upgrade in latest)
+    return any(form.succeeded(upgrade) is False for form, upgrade in _latest(cluster))
 
 
-def _latest(form: _Form, cluster: Cluster) -> Object | None:
-    known = (
-        each
-        for each in cluster.known(form.kind)
-        if form.kind is UPGRADE_PLAN or each.labels.get(_LATEST) == "true"
-    )
-    return max(known, key=lambda each: each.metadata["creationTimestamp"].text or "", default=None)
+def _under_way(cluster: Cluster) -> Iterator[tuple[_Form, Object]]:
+    return ((form, own) for form, own in _latest(cluster) if form.succeeded(own) is None)
+
+
+def _latest(cluster: Cluster) -> Iterator[tuple[_Form, Object]]:
+    """Yield the last upgrade of each form."""
+    for form in _FORMS:
+        known = (
+            each
+            for each in cluster.known(form.kind)
+            if form.kind is UPGRADE_PLAN or each.labels.get(_LATEST) == "true"
+        )
+        latest = max(known, key=lambda each: each.created, default=None)
+        if latest is not None:
+            yield form, latest
 
 
 _BEFORE_NODES: Final = (
@@ -140,24 +146,92 @@ _BEFORE_NODES: Final = (
     "NodesPrepared",
     "SystemServicesUpgraded",
 )
-"""The conditions that have to be True before a node is touched
+"""The conditions that have to be True before a node is touched, in their order
 (pkg/controller/master/upgrade/upgrade_controller.go).
 """
 
 
-def stage(upgrade: Object) -> tuple[str, datetime | None]:
-    """Return the first condition that an upgrade waits for before its nodes, and since when; empty:
-    for none.
+_STEPS: Final = (
+    *("Initializ", "ISODownload", "RepoCreat", "MetadataPopulat", "ImagePreload", "ClusterUpgrad"),
+)
+_PLAN_BEFORE_NODES: Final = tuple(f"{each}{end}" for each in _STEPS for end in ("ing", "ed"))
+"""The phases of an UpgradePlan before those of its nodes."""
 
-    Harvester writes no time into a condition that it creates, so the time of the one before counts.
+
+def starting(cluster: Cluster) -> list[Object]:
+    """Return the upgrades under way that wait for something before their nodes."""
+    return [upgrade for _, upgrade in _under_way(cluster) if stage(upgrade)[0]]
+
+
+def image(upgrade: Object) -> tuple[str, str]:
+    """Return namespace and name of the image of an upgrade; empty: it names none."""
+    status = upgrade["status"]
+    namespace, _, name = (status["imageID"].text or status["isoImageID"].text or "").partition("/")
+    return namespace, name
+
+
+def waits_for(upgrade: Object) -> str:
+    """Return what an upgrade waits for before its nodes, as a clause without a time."""
+    name = stage(upgrade)[0]
+    if upgrade.kind == UPGRADE_PLAN.kind:
+        return f"its phase has been {name}"
+    return f"its condition {name} has not been True"
+
+
+def stage(upgrade: Object) -> tuple[str, datetime | None]:
+    """Return the condition that an upgrade waits for before its nodes, or the phase of a plan that
+    it is in before them, and since when; empty: for none.
+
+    The condition is the first after the last that is True. A log that is switched off or fails
+    (LogReady is False) stops nothing (upgrade_controller.go#OnChanged). Harvester writes no time
+    into a condition that it creates, so the time of the one before counts.
     """
-    since = upgrade.metadata["creationTimestamp"].text
+    if upgrade.kind == UPGRADE_PLAN.kind:
+        return _phase(upgrade)
+    since, waits, began = upgrade.created, "", ""
     for kind in _BEFORE_NODES:
         condition = upgrade.condition(kind)
-        since = condition["lastUpdateTime"].text or since
-        if condition.present and condition["status"].text != "True":
-            return kind, clock.instant(since)
-    return "", None
+        since, status = update_orders.since(condition) or since, condition["status"].text
+        if status == "True" or (kind == _BEFORE_NODES[0] and status == "False"):
+            waits = ""
+        elif condition.present and not waits:
+            waits, began = kind, since
+    return (waits, clock.instant(began)) if waits else ("", None)
+
+
+def _phase(plan: Object) -> tuple[str, datetime | None]:
+    phase = plan.at("status", "currentPhase").text or ""
+    if phase not in _PLAN_BEFORE_NODES:
+        return "", None
+    times = plan.at("status", "phaseTransitionTimestamps").items()
+    since = (each["phaseTransitionTimestamp"].text for each in times if each["phase"].text == phase)
+    return phase, clock.instant(next(since, plan.created))
+
+
+def state(upgrade: Object, node: str) -> str:
+    """Return the state of a node in the words of an upgrade; empty: it says none."""
+    form = next(each for each in _FORMS if each.kind.kind == upgrade.kind)
+    return upgrade.at("status", form.statuses, node, "state").text or ""
+
+
+def _emptied(
+    nodes: Mapping[str, NodeUpdate], states: Field, cluster: Cluster
+) -> Iterator[tuple[str, NodeUpdate]]:
+    """Yield the nodes that Rancher has drained: it has updated Kubernetes there, which the state
+    does not say.
+    """
+    versions = {
+        node.name: node.at("status", "nodeInfo", "kubeletVersion").text
+        for node in cluster.known(NODE)
+    }
+    done = {versions.get(name) for name, each in nodes.items() if each.phase is Phase.DONE}
+    old = {versions.get(name) for name, each in nodes.items() if each.phase is Phase.WAITING}
+    for name, update in nodes.items():
+        version = versions.get(name)
+        is_new = version in done or (old and version not in old)
+        drained = states[name]["state"].text in ("Pre-drained", "PreDrained")
+        if drained and version and is_new and not done & old:
+            yield name, replace(update, phase=Phase.UPDATING, exact=False)
 
 
 def _progress(upgrade: Object, form: _Form, cluster: Cluster) -> PoolUpdate:
@@ -171,10 +245,11 @@ def _progress(upgrade: Object, form: _Form, cluster: Cluster) -> PoolUpdate:
         silent = node_phases.unready_since(node) if phase is Phase.REBOOTING else None
         exact = phase is Phase.DRAINING or silent is not None
         nodes[node.name] = NodeUpdate(kind, upgrade.name, phase, silent or since, exact, words)
+    nodes |= dict(_emptied(nodes, states, cluster))
     begun = any(update.phase in node_phases.IN_FLIGHT for update in nodes.values())
     waiting = [name for name, update in nodes.items() if update.phase is Phase.WAITING]
     paused = tuple(name for name in waiting if states[name]["state"].text == form.paused)
     for name in [] if begun or paused or stage(upgrade)[0] else waiting[:1]:  # one node at a time
         nodes[name] = NodeUpdate(kind, upgrade.name, Phase.NEXT)
-    began = clock.instant(upgrade.metadata["creationTimestamp"].text)
+    began = clock.instant(upgrade.created)
     return PoolUpdate(kind, upgrade.name, nodes, began, paused=paused)

@@ -58,7 +58,7 @@ READS: Final[Reads] = union(
             "spec.unschedulable",
             "status.conditions",
         ),
-    },
+    }
 )
 """The fields that say what kured does."""
 
@@ -178,13 +178,11 @@ def words(cluster: Cluster) -> Iterator[str]:
         if left
         else "Other nodes that need a reboot wait"
     )
-    now = clock.now(cluster)
     for lock in locks(cluster):
         gone = not unlisted(cluster, NODE) and find(cluster, NODE, "", lock.node) is None
         if gone and not lock.expires:
             continue  # ``hold`` says it
-        age = now - lock.since if lock.since is not None and now is not None else None
-        since = f" for {clock.duration(age)}" if age is not None else ""
+        since = clock.lasts(clock.elapsed(lock.since, cluster))
         ends = f"expires at {clock.stamp(lock.until)}" if lock.until is not None else "may expire"
         whose = (
             f"the lock of kured (DaemonSet {lock.daemon.full_name}), which {lock.node} has{since}"
@@ -230,10 +228,7 @@ def _back(lock: RebootLock, cluster: Cluster) -> datetime | None:
     node = find(cluster, NODE, "", lock.node)
     if node is None or node.at("spec", "unschedulable").boolean:
         return None
-    ready = node.condition("Ready")
-    since = (
-        clock.instant(ready["lastTransitionTime"].text) if ready["status"].text == "True" else None
-    )
+    since = node_phases.true_since(node.condition("Ready"))
     return since if since is not None and lock.since is not None and since > lock.since else None
 
 
@@ -334,13 +329,8 @@ class Hold(NamedTuple):
 
     def reason(self, cluster: Cluster) -> str:
         """Return what is wrong."""
-        daemon, current = self.lock.daemon, clock.now(cluster)
-        age = (
-            current - self.lock.since
-            if current is not None and self.lock.since is not None
-            else None
-        )
-        since = f" for {clock.duration(age)}" if age is not None else ""
+        daemon = self.lock.daemon
+        since = clock.lasts(clock.elapsed(self.lock.since, cluster))
         return (
             f"kured reboots no node: {self.lock.node}, which does not exist, has held its "
             f"lock{since} (annotation {LOCK} of DaemonSet {daemon.full_name}), and the lock has no "

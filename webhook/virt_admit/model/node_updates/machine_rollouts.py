@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
@@ -23,6 +23,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.lookups import grouped
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.remediation import machine_drain, machine_starts, machines
@@ -45,23 +46,25 @@ READS: Final[Reads] = union(
 def pools(cluster: Cluster) -> Iterator[PoolUpdate]:
     """Yield the roll-out of each MachineDeployment, as far as its Machines are known."""
     revisions = _revisions(cluster)
-    ready = {
-        node.name: node.condition("Ready")["status"].text == "True" for node in cluster.known(NODE)
-    }
+    ready = {node.name: node.is_true("Ready") for node in cluster.known(NODE)}
     by_deployment = _by_deployment(cluster)
     for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
         key = deployment.namespace, deployment.name
         yield _pool(deployment, by_deployment.get(key, []), revisions.get(key, {}), ready, cluster)
 
 
+def machines_of(deployment: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the known Machines of a MachineDeployment, in the order of their names."""
+    return _by_deployment(cluster).get((deployment.namespace, deployment.name), ())
+
+
+@cached
 def _by_deployment(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     """Return the Machines of each MachineDeployment by its namespace and name,
     in the order of their names.
     """
-    found: dict[tuple[str, str], list[Object]] = {}
-    for machine in sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.name):
-        found.setdefault(machine_pools.owner_key(machine), []).append(machine)
-    return found
+    every = sorted(cluster.known(CAPI_MACHINE), key=lambda machine: machine.name)
+    return grouped(every, machine_pools.owner_key)
 
 
 class HeldRollout(NamedTuple):
@@ -78,33 +81,54 @@ def held(deployment: Object, cluster: Cluster) -> HeldRollout | None:
     Of all Machines as many are kept as have to be available, and the new ones that are not
     available (…/machinedeployment_rollout_rollingupdate.go#reconcileOldMachineSetsRollingUpdate).
     """
-    key = deployment.namespace, deployment.name
-    own, revisions = _by_deployment(cluster).get(key, ()), _revisions(cluster).get(key, {})
-    starting = {machine.full_name: machine for machine in own if not machines.node_name(machine)}
-    waiting = [
-        each for each in machine_starts.overdue(cluster) if each.machine.full_name in starting
-    ]
-    current = [_is_current(machine, revisions) for machine in own]
-    certain = (
-        None not in current and False in current and not any(machine.deleted for machine in own)
-    )
-    is_new = all(_is_current(machine, revisions) for machine in starting.values())
-    if (
-        not waiting
-        or len(waiting) < len(starting)
-        or not all(each.certain for each in waiting)
-        or not certain
-        or not is_new
-    ):
+    surge = _surge(deployment, cluster)
+    if surge is None or surge.unsure:
         return None
-    spare = len(own) - machine_pools.kept(deployment, len(own) - len(starting)) - len(waiting)
-    return (
-        HeldRollout(waiting[0], machine_pools.may_be_missing(deployment, len(own)) + 1 - spare)
-        if spare <= 0
-        else None
-    )
+    new = {machine.full_name for machine in surge.new}
+    waiting = [each for each in machine_starts.overdue(cluster) if each.machine.full_name in new]
+    if len(waiting) < len(new) or not all(each.certain for each in waiting):
+        return None
+    missing = machine_pools.may_be_missing(deployment, len(machines_of(deployment, cluster)))
+    return HeldRollout(waiting[0], missing + 1 - surge.spare)
 
 
+def starting(cluster: Cluster) -> Iterator[str]:
+    """Yield which new Machines become Nodes before a roll-out deletes an old one."""
+    for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
+        surge = _surge(deployment, cluster)
+        if surge is not None:
+            first = surge.new[0]
+            yield (
+                f"Machine {first.name} starts{clock.lasts(clock.age(first, cluster))}, and "
+                f"MachineDeployment {deployment.name} deletes no old Machine before it is a Node: "
+                "times count from then"
+            )
+
+
+class _Surge(NamedTuple):
+    """New Machines of a roll-out that deletes no old one before they are Nodes."""
+
+    new: Sequence[Object]
+    spare: int
+    """How many old ones it could delete now, not above zero."""
+    unsure: bool
+    """Whether of some Machine it is not known if it is old."""
+
+
+def _surge(deployment: Object, cluster: Cluster) -> _Surge | None:
+    own = machines_of(deployment, cluster)
+    revisions = _revisions(cluster).get((deployment.namespace, deployment.name), {})
+    new = [machine for machine in own if not machines.node_name(machine)]
+    current = [_is_current(machine, revisions) for machine in own]
+    spare = len(own) - machine_pools.kept(deployment, len(own) - len(new)) - len(new)
+    is_new = all(_is_current(machine, revisions) for machine in new)
+    deletes = any(machine.deleted for machine in own)
+    if not new or not is_new or False not in current or deletes or spare > 0:
+        return None
+    return _Surge(new, spare, None in current)
+
+
+@cached
 def _revisions(cluster: Cluster) -> Mapping[tuple[str, str], Mapping[str, int]]:
     """Return the revision of each MachineSet, by namespace and name of its MachineDeployment."""
     found: dict[tuple[str, str], dict[str, int]] = {}
@@ -140,12 +164,7 @@ def _pool(
     unknown = rolling and None in current.values()
     chosen = frozenset() if unknown else _next(deployment, nodes)
     nodes = {name: _chosen(update) if name in chosen else update for name, update in nodes.items()}
-    condition = machine_drain.condition(deployment, "RollingOut")
-    began = (
-        clock.instant(condition["lastTransitionTime"].text)
-        if condition["status"].text == "True"
-        else None
-    )
+    began = node_phases.true_since(machine_drain.condition(deployment, "RollingOut"))
     return PoolUpdate(MACHINE_DEPLOYMENT.kind, deployment.name, nodes, began, rolling, unknown)
 
 
@@ -191,9 +210,8 @@ def _update(machine: Object, deployment: Object, current: bool, waits: bool) -> 
     kind, name = MACHINE_DEPLOYMENT.kind, deployment.name
     if machine.deleted:
         phase, words = _deletion(machine)
-        return NodeUpdate(
-            kind, name, phase, _deletion_began(machine), phase is Phase.DRAINING, words
-        )
+        since = (phase is Phase.UPDATING and _drained(machine)) or _deletion_began(machine)
+        return NodeUpdate(kind, name, phase, since, phase is Phase.DRAINING, words)
     if not current:
         return NodeUpdate(kind, name, Phase.WAITING)
     return NodeUpdate(kind, name, Phase.RETURNING if waits else Phase.DONE)
@@ -210,6 +228,13 @@ def _deletion(machine: Object) -> tuple[Phase, str]:
         else next((each for each in steps if each["status"].text == "False"), deleting)
     )
     return phase, ": ".join(filter(None, (step["reason"].text, step["message"].text)))
+
+
+def _drained(machine: Object) -> datetime | None:
+    """Return when the last step that empties the node of a Machine has ended; None: not known."""
+    steps = map(machine.condition, machine_drain.STEPS)
+    ends = (clock.instant(each["lastTransitionTime"].text) for each in steps)
+    return max(filter(None, ends), default=None)
 
 
 def _deletion_began(machine: Object) -> datetime | None:

@@ -16,7 +16,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 from virt_admit.model.remediation import maintenance
@@ -62,11 +62,9 @@ def is_requested(node: Object) -> bool:
 
 def cordoner(node: Object) -> str:
     """Return what keeps a node cordoned that ``is_in_maintenance``."""
-    return (
-        "an unfinished maintenance request of Harvester"
-        if is_requested(node)
-        else "the maintenance mode of Harvester"
-    )
+    if is_requested(node):
+        return "an unfinished maintenance request of Harvester"
+    return "the maintenance mode of Harvester"
 
 
 def way_back(node: Object, *others: Object) -> tuple[str, str]:
@@ -118,15 +116,11 @@ def cordoned_again(node: Object, cluster: Cluster) -> str:
     if failed["status"].text == "False" and failed["reason"].text == "Error":
         return (
             f"its drain for the maintenance of {node.name} fails: "
-            f"{cut(failed['message'].text or '?', 150)}"
+            f"{cut_middle(failed['message'].text or '?', 150)}"
         )
-    current, since = clock.now(cluster), node_phases.cordoned_since(node)
-    long = current is not None and since is not None and current - since > _LONG
-    return (
-        f"{node.name} is cordoned for {clock.duration(current - since)}"
-        if long and current and since
-        else ""
-    )
+    lasts = clock.elapsed(node_phases.cordoned_since(node), cluster)
+    long = lasts is not None and lasts > _LONG
+    return f"{node.name} is cordoned{clock.lasts(lasts)}" if long else ""
 
 
 _OFTEN: Final = 2
@@ -165,7 +159,7 @@ _OF_PHASE: Final = {"Succeeded": Phase.UPDATING, "Failed": Phase.FAILING}
 def _maintained(each: Object, kind: str) -> NodeUpdate:
     status = each["status"]
     phase = _OF_PHASE.get(status["phase"].text or "", Phase.DRAINING)
-    began = clock.instant(each.metadata["creationTimestamp"].text)
+    began = clock.instant(each.created)
     last = clock.instant(status["lastUpdate"].text)
     pending = [pod.text for pod in status["pendingPods"].items() if pod.text]
     words = status["lastError"].text or (f"pod {pending[0]}" if pending else "")

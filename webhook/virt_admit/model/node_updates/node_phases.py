@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 
 
 class Phase(enum.StrEnum):
@@ -51,6 +51,14 @@ class NodeUpdate:
     """Whether ``since`` is the begin of the phase."""
     waits_for: str = ""
     """What it waits for, in the words of the updater. Empty: it does not say."""
+    begun: bool = True
+    """Whether it is on its way to another configuration. One that only fails may not be."""
+    wanted: str = ""
+    """The configuration that its pool gives it; empty: not known, or none as it is paused."""
+    withdrawn: str = ""
+    """That it fails with a configuration which its pool no longer gives, in words; empty: it does
+    not.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +113,12 @@ def is_away(node: Object) -> bool:
     """Return whether a node is cordoned or does not report that it is Ready."""
     ready = node.condition("Ready")["status"].text
     return bool(node.at("spec", "unschedulable").boolean) or ready in ("False", "Unknown")
+
+
+def true_since(condition: Field) -> datetime | None:
+    """Return since when a condition is True; None: it is not, or the time is not known."""
+    is_true = condition["status"].text == "True"
+    return clock.instant(condition["lastTransitionTime"].text) if is_true else None
 
 
 def unready_since(node: Object) -> datetime | None:

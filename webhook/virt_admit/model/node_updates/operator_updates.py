@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.commands import about, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION
@@ -64,7 +64,9 @@ _PACKAGES: Final = re.compile(
     r"kubevirt|hyperconverged|node-?healthcheck|-remediation|node-maintenance|sriov-network|"
     r"nmstate|descheduler|^(odf|ocs)-|local-storage|lvms|metallb|mtv-operator|forklift"
 )
-"""Packages of operators on which VMs, their nodes or their disks depend."""
+"""Packages of operators on which VMs, their nodes or their disks depend. Of the others, only an
+InstallPlan that failed is told: it may also pass, but that does not.
+"""
 _USUAL: Final = timedelta(minutes=20)
 """A ClusterServiceVersion is replaced, its Deployments are ready, and a catalog answers again,
 by then.
@@ -84,40 +86,47 @@ class HeldOperator(NamedTuple):
     reason: str
     remedy: str
     brief: str
-    """The reason in as few words as a finding has."""
+    """The reason in as few words as a finding has, beside its Subscription."""
     terse: str
     """The same with what holds it alone."""
+    of_vms: bool
+    """Whether VMs, their nodes or their disks depend on it."""
 
 
 @cached
 def held(cluster: Cluster) -> Sequence[HeldOperator]:
     """Return the operators whose update does not go on, in the order of their Subscriptions."""
     known = sorted(cluster.known(SUBSCRIPTION), key=lambda each: each.full_name)
-    concerned = (each for each in known if _PACKAGES.search(each.at("spec", "name").text or ""))
-    return tuple(found for each in concerned if not each.deleted for found in _of(each, cluster))
+    return tuple(found for each in known if not each.deleted for found in _of(each, cluster))
 
 
 def _of(subscription: Object, cluster: Cluster) -> Iterator[HeldOperator]:
-    fault = next(_faults(subscription, cluster), None)
+    package = subscription.at("spec", "name").text or subscription.name
+    of_vms = bool(_PACKAGES.search(package))
+    faults = _faults if of_vms else _failed_plan
+    fault = next(iter(faults(subscription, cluster)), None)
     if fault is None:
         return
-    package = subscription.at("spec", "name").text or subscription.name
     status = subscription["status"]
     now, then = (_release(status[each].text or "") for each in ("installedCSV", "currentCSV"))
     step = f" from {now} to {then}" if now and then and now != then else ""
     what = "the update" if now else "the installation"
     said = bundle_unpacking.brief(fault.words) if fault.cause else cut_middle(fault.words, 240)
-    lasts = f"{fault.state}{_since(fault.since, cluster)}"
+    lasts = f"{fault.state}{clock.lasting(fault.since, cluster)}"
     reason, brief = (
         f"{begin}: {': '.join(filter(None, (told, words, fault.cause)))}"
         for begin, told, words in (
             (f"{what} of operator {package}{step} {lasts}", fault.what, fault.words),
-            (f"{what}{f' to {then}' if step else ''} {fault.state}", cut(fault.what, 120), said),
+            (
+                f"{what}{step} {fault.state}",
+                cut(fault.what.replace(f" {subscription.namespace}/", " "), 120),
+                said,
+            ),
         )
     )
     begin = brief.partition(": ")[0]
     terse = f"{begin}: {fault.cause}" if fault.cause else brief
-    yield HeldOperator(subscription, reason, fault.remedy, f"{brief}.", f"{terse}.")
+    yield HeldOperator(subscription, reason, fault.remedy, f"{brief}.", f"{terse}.", of_vms)
 
 
 def _release(csv: str) -> str:
@@ -127,13 +136,7 @@ def _release(csv: str) -> str:
 
 def _is_long(since: str | None, cluster: Cluster) -> bool:
     """Return whether something certainly lasts for longer than usual."""
-    age = clock.since(since, cluster)
-    return age is not None and age >= _USUAL
-
-
-def _since(since: str | None, cluster: Cluster) -> str:
-    age = clock.since(since, cluster)
-    return f" for {clock.duration(age)}" if age is not None else ""
+    return clock.has_lasted(since, _USUAL, cluster)
 
 
 class _Fault(NamedTuple):
@@ -165,10 +168,8 @@ def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
             remedy = (
                 unpack.remedy if unpack is not None else _of_words(words, subscription) or edited
             )
-            told, since = (
-                f"Subscription {subscription.full_name} {what}",
-                found["lastTransitionTime"].text,
-            )
+            told = f"Subscription {subscription.full_name} {what}"
+            since = found["lastTransitionTime"].text
             yield _Fault(told, words, since, remedy, unpack.cause if unpack is not None else "")
     yield from _awaited(subscription, cluster)
 
@@ -210,14 +211,19 @@ _CONDITIONS: Final = {
 
 
 def _plan(subscription: Object, cluster: Cluster) -> Object | None:
-    reference = subscription.at("status", "installPlanRef", "name").text or ""
-    return find(cluster, INSTALL_PLAN, subscription.namespace, reference) if reference else None
+    """Return the InstallPlan of a Subscription; None: it is not known, or installs others alone."""
+    reference = subscription.at("status", "installPlanRef", "name").text
+    plan = find(cluster, INSTALL_PLAN, subscription.namespace, reference)
+    installs = plan.at("spec", "clusterServiceVersionNames").items() if plan is not None else ()
+    names_ = {text for each in installs if (text := each.text)}
+    own = {subscription.at("status", each).text for each in ("currentCSV", "installedCSV")}
+    return None if names_ and own - {None} and names_.isdisjoint(own) else plan
 
 
 def _awaited(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     """Yield the InstallPlan that waits for an approval that its Subscription does not ask for."""
     plan = _plan(subscription, cluster)
-    since = plan.metadata["creationTimestamp"].text if plan is not None else None
+    since = plan.created if plan is not None else None
     if plan is None or not _is_long(since, cluster):
         return
     if found := awaited_approvals.awaited(subscription, plan, cluster):
@@ -238,22 +244,17 @@ def _several_groups(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
         and operator_groups.is_blamed(checked)
     )
     broken = csv.at("status", "lastTransitionTime").text if csv is not None and failed else None
-    made = plan.metadata["creationTimestamp"].text if plan is not None and waits else None
+    made = plan.created if plan is not None and waits else None
     found = operator_groups.surplus(subscription.namespace, csv, cluster)
     if found is None or not (_is_long(broken, cluster) or _is_long(made, cluster)):
         return
     told = [f"InstallPlan {plan.full_name} does not go on"] if plan is not None and waits else []
     if csv is not None and failed:
         why = f" ({operator_groups.TOO_MANY})"
-        told.append(f"ClusterServiceVersion {csv.name} failed{_ago(broken, cluster)}{why}")
+        told.append(f"ClusterServiceVersion {csv.name} failed{clock.past(broken, cluster)}{why}")
     first, *more = told
     words, state = more[0] if more else checked, "is stuck" if made else "would not go on"
     yield _Fault(first, words, made, found.remedy, found.words, state)
-
-
-def _ago(since: str | None, cluster: Cluster) -> str:
-    age = clock.since(since, cluster)
-    return f" {clock.duration(age)} ago" if age is not None else ""
 
 
 def _failed_plan(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
@@ -279,20 +280,37 @@ def _after(plan: Object, words: str, cluster: Cluster) -> str:
     again = about("delete", plan, INSTALL_PLAN)
     stored = _STORED.search(words)
     if stored is not None:
-        crd, version = stored[1], stored[2]
-        keeps = _storage_version(crd, cluster)
-        present = f", so that each is stored as {keeps}" if keeps else " in the present version"
-        command = kubectl("edit", _CRD, crd, "", "--subresource=status")
-        return typed(
-            f"See that every {crd.partition('.')[0]} object has been written again{present}; then "
-            f"take {version} out of status.storedVersions of CustomResourceDefinition {crd} "
-            f"({command}), and delete the InstallPlan, which OLM then makes again",
-            again,
-        )
+        return _rewritten(stored[1], stored[2], again, cluster)
     first = (
         "Correct the objects that it names" if _INVALID.search(words) else "End what made it fail"
     )
     return typed(f"{first}; then delete the InstallPlan, which OLM makes again", again)
+
+
+def _rewritten(crd: str, version: str, again: str, cluster: Cluster) -> str:
+    """Return how a stored version goes: an object that is not written again would be lost with it.
+
+    The API server encodes each object that is written in the storage version. Sources:
+    https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/
+    custom-resource-definition-versioning (upgrade existing objects to a new stored version);
+    kubernetes/apiserver:pkg/storage/etcd3/store.go#GuaranteedUpdate (data that differ are written).
+    """
+    keeps = _storage_version(crd, cluster)
+    if keeps == version:
+        words = (
+            f"Update through a release that stores {crd} in another version first, as {version} is "
+            "still the version in which they are stored; do not take it out of "
+            "status.storedVersions"
+        )
+        return typed(words, shell("kubectl", "get", _CRD.plural, crd, "-o", "yaml"))
+    edit = kubectl("edit", _CRD, crd, "", "--subresource=status")
+    return typed(
+        f"Write all {crd} again unchanged, so that each is stored as "
+        f"{keeps or 'the present storage version'}",
+        f"kubectl get {crd} -A -o json | kubectl replace -f -",
+        f"only then take {version} out of its status.storedVersions ({edit}), and delete "
+        f"the InstallPlan, which OLM makes again ({again})",
+    )
 
 
 def _storage_version(crd: str, cluster: Cluster) -> str:
@@ -312,9 +330,8 @@ def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     names = dict.fromkeys(
         (subscription.at("status", "currentCSV").text, installed)
     )  # the new one knows what it waits for
-    for csv in filter(
-        None, (find(cluster, _CSV, subscription.namespace, name or "") for name in names)
-    ):
+    found = (find(cluster, _CSV, subscription.namespace, name) for name in names)
+    for csv in filter(None, found):
         status = csv["status"]
         phase = status["phase"].text or ""
         if phase not in _PHASES:
@@ -368,12 +385,7 @@ def _not_upgradeable(subscription: Object, cluster: Cluster) -> Iterator[_Fault]
     installed, current = status["installedCSV"].text or "", status["currentCSV"].text or ""
     hco = next(iter(cluster.known(HCO, subscription.namespace)), None)
     since = hco.condition("Upgradeable")["lastTransitionTime"].text if hco is not None else None
-    plan = find(
-        cluster,
-        INSTALL_PLAN,
-        subscription.namespace,
-        status.at("installPlanRef", "name").text or "",
-    )
+    plan = _plan(subscription, cluster)
     done = plan is not None and plan.at("status", "phase").text == "Complete"
     waits = bool(installed) and bool(current) and installed != current and done
     if (

@@ -21,18 +21,19 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import about, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import JOB, NODE, PLAN, POD
+from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
+from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.messages import cut, names
+from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.lookups import grouped
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.node_updates.update_orders import StandingOrder, title
-from virt_admit.model.scheduler.pods import FINISHED
 
 OF_PLAN: Final = "upgrade.cattle.io/plan"
 ON_NODE: Final = "upgrade.cattle.io/node"
 """Labels of the pods of a Plan: its name, and that of the node."""
-_HOSTNAME: Final = "kubernetes.io/hostname"
 
 READS: Final[Reads] = union(
     clock.READS,
@@ -70,12 +71,9 @@ class FailedJob(NamedTuple):
 @cached
 def unfinished(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     """Return the pods of Jobs that have not ended, by namespace and name of the Plan."""
-    found: dict[tuple[str, str], list[Object]] = {}
-    for pod in cluster.known(POD):
-        plan = pod.labels.get(OF_PLAN)
-        if plan and not pod.deleted and pod.at("status", "phase").text not in FINISHED:
-            found.setdefault((pod.namespace, plan), []).append(pod)
-    return found
+    own = (pod for pod in cluster.known(POD) if pod.labels.get(OF_PLAN))
+    left = (pod for pod in own if not pod.deleted and not pod.ended)
+    return grouped(left, lambda pod: (pod.namespace, pod.labels.get(OF_PLAN, "")))
 
 
 # --- a Job that has failed ------------------------------------------------------------------------
@@ -197,22 +195,16 @@ _MOST: Final = 160
 
 def words(job: FailedJob, cluster: Cluster) -> str:
     """Return which Job has failed on which node, when and why."""
-    past = clock.since(job.since, cluster)
-    ago = f" {clock.duration(past)} ago" if past is not None else ""
-    why = f" ({cut(job.why, _MOST)})" if job.why else ""
-    return (
-        f"its Job {job.name} on {job.node} failed{ago}{why}"
-        if job.name
-        else f"its Job on {job.node} failed{ago}{why}"
-    )
+    ago = clock.past(job.since, cluster)
+    why = f" ({cut_middle(job.why, _MOST)})" if job.why else ""
+    name = f" {job.name}" if job.name else ""
+    return f"its Job{name} on {job.node} failed{ago}{why}"
 
 
 def _version(plan: Object, node: Object) -> str:
     """Return which version a node still has, where the Plan updates Kubernetes."""
-    has, wanted = (
-        node.at("status", "nodeInfo", "kubeletVersion").text,
-        plan.at("status", "latestVersion").text or "",
-    )
+    has = node.at("status", "nodeInfo", "kubeletVersion").text
+    wanted = plan.at("status", "latestVersion").text or ""
     is_release = re.match(r"v\d+\.\d+", wanted)
     return f" at {has}" if has and is_release and has.replace("+", "-") != wanted else ""
 
@@ -269,7 +261,7 @@ def _cordons(plan: Object) -> bool:
 
 
 def _host(node: Object) -> str:
-    return node.labels.get(_HOSTNAME, "")
+    return node.labels.get(HOSTNAME, "")
 
 
 def _is_done(plan: Object, node: Object) -> bool:
@@ -299,17 +291,28 @@ def active(cluster: Cluster) -> Sequence[Object]:
     """Return the Plans that are under way: their version is known,
     and some node does not have it.
     """
-    known = (
-        plan for plan in cluster.known(PLAN) if plan.condition("Complete")["status"].text != "True"
-    )
+    known = (plan for plan in cluster.known(PLAN) if not plan.is_true("Complete"))
     return tuple(
         plan for plan in known if plan.at("status", "latestHash").text and _left(plan, cluster)
     )
 
 
-def at_once(cluster: Cluster) -> int:
+class AtOnce(NamedTuple):
+    """How many nodes are updated at the same time."""
+
+    nodes: int
+    plan: str
+    """``namespace/name`` of the Plan that is under way with the highest concurrency; empty: none
+    is."""
+
+
+def at_once(cluster: Cluster) -> AtOnce:
     """Return how many nodes the Plans that are under way update at the same time."""
-    return max((1, *(plan.at("spec", "concurrency").integer or 1 for plan in active(cluster))))
+    limits = (
+        AtOnce(max(1, plan.at("spec", "concurrency").integer or 1), plan.full_name)
+        for plan in active(cluster)
+    )
+    return max(limits, default=AtOnce(1, ""), key=lambda limit: limit.nodes)
 
 
 def progress(cluster: Cluster) -> Iterator[PoolUpdate]:
@@ -414,7 +417,7 @@ def stuck(pod: Object, cluster: Cluster) -> str:
     lasts = clock.since(since, cluster)
     if not reason or lasts is None or lasts < (_SLOW if reason in _STARTS else _LASTING):
         return ""
-    why = f" ({cut(' '.join(said.split()).rstrip('.'), _MOST)})" if said else ""
+    why = f" ({cut_middle(' '.join(said.split()).rstrip('.'), _MOST)})" if said else ""
     state = reason if reason == "Unschedulable" else f"in {reason}"
     return f"has been {state} for {clock.duration(lasts)}{why}"
 
@@ -423,7 +426,7 @@ def _held(pod: Object) -> tuple[str, str, str | None]:
     """Return why no container of a pod runs, with the message and since when; empty: one runs,
     or nothing is said.
     """
-    placed, since = pod.condition("PodScheduled"), pod.metadata["creationTimestamp"].text
+    placed, since = pod.condition("PodScheduled"), pod.created
     if placed["status"].text == "False":
         return (
             placed["reason"].text or "",
@@ -432,7 +435,7 @@ def _held(pod: Object) -> tuple[str, str, str | None]:
         )
     if _step(pod)[0]:
         return "", "", None
-    for part in ("initContainerStatuses", "containerStatuses"):
+    for part in CONTAINERS:
         for status in pod.at("status", part).items():
             waiting = status.at("state", "waiting")
             if reason := waiting["reason"].text:
@@ -451,9 +454,3 @@ def has_cordoned(pod: Object) -> bool:
         if status["name"].text in ("cordon", "drain")
         for each in ("running", "terminated")
     )
-
-
-def job_of(pod: Object) -> str:
-    """Return the name of the Job of a pod; empty: it does not say."""
-    owner = pod.controller
-    return owner["name"].text or "" if owner is not None and owner["kind"].text == JOB.kind else ""

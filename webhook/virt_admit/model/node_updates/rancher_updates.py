@@ -16,6 +16,8 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.evidence.writes import refused_writes
+from virt_admit.model.evidence.writes.refused_writes import RefusedWrite
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -46,6 +48,7 @@ READS: Final[Reads] = union(
     clock.READS,
     harvester_upgrades.READS,
     helm_releases.READS,
+    refused_writes.READS,
     {
         RANCHER_CLUSTER: ("spec.kubernetesVersion", "status.conditions"),
         FLEET_BUNDLE: ("status.conditions", "status.display"),
@@ -66,7 +69,12 @@ class _Wait(NamedTuple):
 
     obj: Object
     words: str
-    since: str | None
+    condition: Field
+    """What says that it is not done."""
+
+    @property
+    def since(self) -> str | None:
+        return update_orders.since(self.condition)
 
 
 class _Controller(NamedTuple):
@@ -102,7 +110,7 @@ def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
     waits = [*_clusters(cluster), *_bundles(cluster)]
     ages = [age for each in waits if (age := clock.since(each.since, cluster)) is not None]
     lasts = max(ages, default=timedelta())
-    young = clock.since(upgrade.metadata["creationTimestamp"].text, cluster)
+    young = clock.age(upgrade, cluster)
     # what was so before the upgrade does not hold it for longer
     lasts = lasts if young is None else min(lasts, young)
     if not waits or lasts < _PAUSE:
@@ -110,12 +118,10 @@ def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
     title, words = update_orders.title(upgrade), ". ".join(each.words for each in waits[:2])
     moved = f"no node of it has begun, and it has not moved for {clock.duration(lasts)}: {words}"
     off, silent = _idle(waits, cluster)
-    also = f"{off.kind.kind} {off.namespace}/{off.name} has 0 replicas" if off is not None else ""
-    scale = (
-        kubectl("scale", off.kind, off.name, off.namespace, "--replicas=1")
-        if off is not None
-        else ""
-    )
+    also = scale = ""
+    if off is not None:
+        also = f"{off.kind.kind} {off.namespace}/{off.name} has 0 replicas"
+        scale = kubectl("scale", off.kind, off.name, off.namespace, "--replicas=1")
     if off is not None and not _changes_charts(upgrade, cluster) and not _is_fresh(off, cluster):
         does = "applies it" if off.applies else "goes on with it"
         reason = f"{title}: {moved}. Nothing {does}, because {also}"
@@ -123,27 +129,37 @@ def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
         held, begun = update_orders.title(waits[-1].obj), clock.duration(lasts)
         brief = f"no node has begun for {begun}: {also}, and {held} waits for it"
         yield StandingOrder(upgrade, reason, remedy, True, brief)
+    elif (denied := _refused(waits, cluster)) is not None:
+        held, refused = update_orders.title(denied[0]), denied[1]
+        brief = f"{held} is not written for {clock.duration(lasts)}: {refused.brief}"
+        reason = f"{title}: {moved}. {refused.words}"
+        yield StandingOrder(upgrade, reason, capital(refused.remedy), True, brief)
     elif (release := _held(waits, cluster)) is not None and lasts >= _USUAL:
         reason = f"{title}{'' if release.known else ' goes on'}: {moved}. {capital(release.reason)}"
         brief = release.reason if release.known else ""
         yield StandingOrder(upgrade, reason, release.remedy, release.known, brief)
     elif lasts >= _USUAL:
-        waiting, of = (
-            waits[-1].obj,
-            (FLEET_BUNDLE if waits[-1].obj.kind == FLEET_BUNDLE.kind else RANCHER_CLUSTER),
-        )
+        waiting = waits[-1].obj
+        of = FLEET_BUNDLE if waits[-1].obj.kind == FLEET_BUNDLE.kind else RANCHER_CLUSTER
         see, why = typed("See what it waits for", about("describe", waiting, of)), ""
         if off is not None:
-            why, see = (
-                f". {also}",
-                typed("Scale it up if the upgrade does not do so by itself", scale),
-            )
+            why = f". {also}"
+            see = typed("Scale it up if the upgrade does not do so by itself", scale)
         elif silent is not None:
             why = f". {silent.kind.kind} {silent.namespace}/{silent.name} has no ready pod"
             see = typed(
                 "Repair that first", kubectl("describe", silent.kind, silent.name, silent.namespace)
             )
         yield StandingOrder(upgrade, f"{title} goes on: {moved}{why}", see, False)
+
+
+def _refused(waits: Sequence[_Wait], cluster: Cluster) -> tuple[Object, RefusedWrite] | None:
+    """Return the first of these that says what the API server refuses, and why; None: none does."""
+    for each in waits:
+        said, since = each.condition["message"].words, clock.instant(each.since)
+        if (refused := refused_writes.of(said, cluster, since)) is not None:
+            return each.obj, refused
+    return None
 
 
 def _held(waits: Sequence[_Wait], cluster: Cluster) -> HeldRelease | None:
@@ -189,7 +205,7 @@ def _clusters(cluster: Cluster) -> Iterator[_Wait]:
             yield _Wait(
                 each,
                 f"{update_orders.title(each)}{_step(each, cluster)} is not updated{said}",
-                update_orders.since(updated),
+                updated,
             )
 
 
@@ -221,7 +237,7 @@ def _bundles(cluster: Cluster) -> Iterator[_Wait]:
             yield _Wait(
                 each,
                 f"{update_orders.title(each)} is {state}{lasts}{said}",
-                update_orders.since(ready),
+                ready,
             )
 
 
@@ -234,11 +250,9 @@ def _idle(
     bundles = any(each.obj.kind == FLEET_BUNDLE.kind for each in waits)
     off = silent = None
     for each in _CONTROLLERS:
-        found = (
-            find(cluster, each.kind, each.namespace, each.name)
-            if bundles or not each.applies
-            else None
-        )
+        if each.applies and not bundles:
+            continue
+        found = find(cluster, each.kind, each.namespace, each.name)
         if found is None:
             continue
         if found.at("spec", "replicas").integer == 0:

@@ -8,6 +8,7 @@ k8snetworkplumbingwg/sriov-network-operator:pkg/orchestrator/openshift/openshift
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -15,7 +16,8 @@ from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.messages import names
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.messages import cut, names
 
 STATE: Final = "sriovnetwork.openshift.io/state"
 """The annotation of a pool and of a node."""
@@ -28,7 +30,7 @@ where its setting RESOURCE_PREFIX does not say otherwise.
 """
 
 READS: Final[Reads] = {
-    MACHINE_CONFIG_POOL: ("spec.paused", f"metadata.annotations.{STATE}"),
+    MACHINE_CONFIG_POOL: ("spec.paused", "metadata.annotations"),
     NODE: (f"metadata.annotations.{STATE}",),
 }
 """The fields that decide it."""
@@ -53,15 +55,34 @@ def drained(nodes: Iterable[Object]) -> tuple[str, ...]:
 
 
 def words(pool: Object, nodes: Iterable[Object]) -> str:
-    """Return that a pool is paused, and by whom if it was the operator."""
+    """Return that a pool is paused, and by whom if it was the operator, else with the words of who
+    did it.
+    """
     members = list(nodes)
     paused = f"{pool.kind} {pool.name} is paused"
     if not has_paused(pool, members):
-        return paused
+        return f"{paused}{_of_administrator(pool)}"
     drains = drained(members)
     return f"{paused} by the SR-IOV network operator" + (
         f", which drains {names(drains)}" if drains else ""
     )
+
+
+_TELLS: Final = re.compile(r"reason|until|change", re.IGNORECASE)
+
+
+def _of_administrator(pool: Object) -> str:
+    """Return what annotations of no platform say about the pause, in brackets; empty: nothing."""
+    said = []
+    for key, value in sorted(pool.annotations.items()):
+        domain, _, name = key.rpartition("/")
+        if _TELLS.search(name) and value.strip() and not vms.is_common(domain):
+            said.append(f"{name}: {cut(' '.join(value.split()), _LONGEST)}")
+    return f" ({'; '.join(said[:_MOST])})" if said else ""
+
+
+_LONGEST: Final = 150
+_MOST: Final = 3
 
 
 def remedy(nodes: Iterable[Object]) -> str:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut_middle
 
 LONG: Final = timedelta(hours=1)
 """A step of an order that lasts longer does not end as usual:
@@ -32,6 +32,8 @@ class StandingOrder(NamedTuple):
     """Whether it goes on only after an object is changed."""
     brief: str = ""
     """The reason in as few words as a finding has; empty: its begin says it."""
+    node: str = ""
+    """The node at which it stands; empty: at none, or at several."""
 
 
 def title(order: Object) -> str:
@@ -42,7 +44,7 @@ def title(order: Object) -> str:
 def quoted(words: str | None) -> str:
     """Return what a controller says, after a colon; empty: it says nothing."""
     said = " ".join((words or "").split())
-    return f": {cut(said, _WORDS)}" if said else ""
+    return f": {cut_middle(said, _WORDS)}" if said else ""
 
 
 def since(condition: Field) -> str | None:
@@ -54,5 +56,4 @@ def since(condition: Field) -> str | None:
 
 def is_long(text: str | None, cluster: Cluster) -> bool:
     """Return whether something has certainly lasted for long since then."""
-    lasts = clock.since(text, cluster)
-    return lasts is not None and lasts >= LONG
+    return clock.has_lasted(text, LONG, cluster)

@@ -30,22 +30,13 @@ ON_NODE: Final = plan_progress.ON_NODE
 _NO_START: Final = ("NoSchedule", "NoExecute")
 
 READS: Final[Reads] = union(
-    plan_progress.READS,
-    {
-        NODE: ("spec.taints",),
-        POD: (
-            "spec.nodeName",
-            "spec.tolerations",
-        ),
-    },
+    plan_progress.READS, {NODE: ("spec.taints",), POD: ("spec.nodeName", "spec.tolerations")}
 )
 
 
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the Plans that do not go on."""
-    plans = [
-        plan for plan in cluster.known(PLAN) if plan.condition("Complete")["status"].text != "True"
-    ]
+    plans = [plan for plan in cluster.known(PLAN) if not plan.is_true("Complete")]
     pods = plan_progress.unfinished(cluster) if plans else {}
     for plan in plans:
         stuck = next(_of_pods(plan, pods.get((plan.namespace, plan.name), ()), cluster), None)
@@ -82,7 +73,7 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
     for pod in waiting:
         said = pod.condition("PodScheduled")["message"].text
         if said and update_orders.is_long(_began(plan), cluster):
-            lasts = clock.lasting(pod.metadata["creationTimestamp"].text, cluster)
+            lasts = clock.lasting(pod.created, cluster)
             reason = f"{update_orders.title(plan)} goes on: no node takes its pod {pod.name}{lasts}"
             see = typed("Let a node take that pod", about("describe", pod, POD))
             yield StandingOrder(plan, f"{reason}{update_orders.quoted(said)}", see, False)

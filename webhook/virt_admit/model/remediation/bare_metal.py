@@ -5,10 +5,12 @@ which takes much longer to become a node than a VM.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import MINUTE
@@ -97,14 +99,22 @@ metal3-io/cluster-api-provider-metal3:baremetal/metal3machine_manager.go#chooseH
 """
 
 
+def free_hosts(cluster: Cluster) -> int | None:
+    """Return how many known hosts a Machine can get; None: no host is known."""
+    known = cluster.known(kinds.BARE_METAL_HOST)
+    return sum(map(_is_free, known)) if known else None
+
+
+def _is_free(host: Object) -> bool:
+    taken = host.at("spec", "consumerRef").present
+    return not taken and host.at("status", "provisioning", "state").text in _FREE
+
+
 def host_shortage(machine: Object, cluster: Cluster) -> str:
     """Return why a Machine without a host gets none, as ``all 6 BareMetalHosts are in use``; empty:
     that is not known.
     """
-    has_host = (
-        machine.annotation(HOST).present
-        or machine.condition("InfrastructureReady")["status"].text == "True"
-    )
+    has_host = machine.annotation(HOST).present or machine.is_true("InfrastructureReady")
     if has_host or not _of_machine(machine):
         return ""
     try:
@@ -119,7 +129,7 @@ def host_shortage(machine: Object, cluster: Cluster) -> str:
     if any(each.at("spec", "consumerRef", "name").text == consumer for each in found):
         return ""
     idle = [each for each in found if not each.at("spec", "consumerRef").present]
-    if any(each.at("status", "provisioning", "state").text in _FREE for each in idle):
+    if any(map(_is_free, idle)):
         return ""
     if not idle:
         all_of_them = (
@@ -145,3 +155,78 @@ def _consumer(machine: Object) -> str:
     if kinds.of(machine) is kinds.CAPI_MACHINE:
         return machine.at("spec", "infrastructureRef", "name").text or machine.name
     return machine.name
+
+
+# --- hosts that are to be powered off -------------------------------------------------------------
+
+POWER_READS: Final[Reads] = union(
+    HOST_READS,
+    machine_nodes.READS,
+    {
+        kinds.BARE_METAL_HOST: (
+            "metadata.annotations",
+            "spec.bmc",
+            "status.errorMessage",
+            "status.errorType",
+            "status.operationalStatus",
+            "status.poweredOn",
+        )
+    },
+)
+"""The fields that ``host_of`` and the questions about a host read."""
+_TO_BE_OFF: Final = "reboot.metal3.io/"
+"""The begin of the annotations that keep a host off while they are there; a remediation sets one
+(metal3-io/baremetal-operator:internal/controller/metal3.io/baremetalhost_controller.go
+#manageHostPower #hasRebootAnnotation;
+openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/actuator.go
+#requestPowerOff; metal3-io/cluster-api-provider-metal3:baremetal/metal3remediation_manager.go).
+"""
+_OF_POWER: Final = (
+    *("registration error", "provisioned registration error"),
+    "power management error",
+)
+"""The errors of a host whose management controller cannot be reached, or does not obey
+(metal3-io/baremetal-operator:apis/metal3.io/v1alpha1/baremetalhost_types.go#ErrorType).
+"""
+
+
+def host_of(node: str, cluster: Cluster) -> Object | None:
+    """Return the known BareMetalHost of a node; None: none is known."""
+    return _hosts(cluster).get(node)
+
+
+@cached
+def _hosts(cluster: Cluster) -> Mapping[str, Object]:
+    """Return the known hosts by the names of their nodes."""
+    consumers = {
+        (consumer["namespace"].text or host.namespace, consumer["name"].text): host
+        for host in cluster.known(kinds.BARE_METAL_HOST)
+        if (consumer := host.at("spec", "consumerRef")).present
+    }
+    known = (kinds.MACHINE, kinds.CAPI_MACHINE) if consumers else ()
+    return {
+        name: host
+        for kind in known
+        for machine in cluster.known(kind)
+        if (host := consumers.get((machine.namespace, _consumer(machine)))) is not None
+        if (name := machine_nodes.node_name(machine, cluster))
+    }
+
+
+def is_asked_off(host: Object) -> bool:
+    """Return whether a host is to be off and is not known to be.
+
+    A remediation lets the VMs of its node start elsewhere only once it is (#remediateIfNeeded;
+    metal3-io/cluster-api-provider-metal3:controllers/metal3remediation_controller.go
+    #remediateRebootStrategy).
+    """
+    return host.at("status", "poweredOn").boolean is not False and any(
+        key.startswith(_TO_BE_OFF) for key in host.annotations
+    )
+
+
+def power_error(host: Object) -> str:
+    """Return which error keeps a host from being powered off; empty: it reports none."""
+    status = host["status"]
+    error = status["errorType"].text or ""
+    return error if status["operationalStatus"].text == "error" and error in _OF_POWER else ""

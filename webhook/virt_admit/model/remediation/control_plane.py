@@ -30,7 +30,6 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import count, names
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import etcd_guard, machines
-from virt_admit.model.scheduler.pods import FINISHED
 
 _SINCE: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
@@ -143,11 +142,9 @@ def _member(node: Object, cluster: Cluster) -> Member:
     status = ready["status"].text
     if status in (None, "True"):
         pod = cluster.cached(_broken_etcd).get(node.name)
-        return (
-            Member(node, up=True)
-            if pod is None
-            else _down(node, "etcd on {} is not ready", pod, cluster)
-        )
+        if pod is None:
+            return Member(node, up=True)
+        return _down(node, "etcd on {} is not ready", pod, cluster)
     if status == "False":
         return Member(node, None, f"{node.name} is not Ready")
     return _down(node, "{} does not report", node, cluster)
@@ -173,7 +170,7 @@ def _broken_etcd(cluster: Cluster) -> Mapping[str, Object]:
         for pod in cluster.known(POD)
         if (pod.namespace, pod.labels.get(_ETCD_PODS.get(pod.namespace, "-"))) in _ETCD
         and pod.condition("Ready")["status"].text == "False"
-        and pod.at("status", "phase").text not in FINISHED
+        and not pod.ended
     }
 
 

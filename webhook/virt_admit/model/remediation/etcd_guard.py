@@ -58,11 +58,9 @@ def refusal(node: str, cluster: Cluster) -> str:
     for pod in cluster.list(POD, ETCD):
         if pod.at("spec", "nodeName").text == node and selector.matches(pod.labels):
             ready = pod.condition("Ready")["status"].text
-            return (
-                f"PodDisruptionBudget {budget.name} allows no disruption"
-                if ready in ("True", "Unknown")
-                else ""
-            )
+            if ready in ("True", "Unknown"):
+                return f"PodDisruptionBudget {budget.name} allows no disruption"
+            return ""
     return ""
 
 

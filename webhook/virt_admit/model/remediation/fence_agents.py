@@ -4,10 +4,14 @@ because its template has no parameters for them.
 Up to 0.5 the operator starts no agent for a node that a map of ``nodeparameters`` leaves out. Later
 ones start it without the parameter, and an agent without the address or the outlet of a machine
 fails. Since 0.7 the operator starts none if neither ``nodeparameters`` nor a value with the node's
-name exists, even if a Secret of the node has all of it. Sources:
+name exists, even if a Secret of the node has all of it.
+
+It passes ``NAME=VALUE``, and the name alone only for an empty value. An agent that is given a value
+for a flag ends with an error before it does anything. Sources:
 medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#buildFenceAgentParams
 (0.5.1, 0.6.1), api/v1alpha1/fenceagentsremediation_params.go#validateFenceAgentParams (0.7.0);
-ClusterLabs/fence-agents:lib/fencing.py.py#_validate_input.
+ClusterLabs/fence-agents:lib/fencing.py.py#_validate_input #_parse_input_cmdline #all_opt;
+medik8s/fence-agents-remediation:controllers/…_controller.go#appendParamToSlice.
 """
 
 from __future__ import annotations
@@ -19,9 +23,9 @@ from typing import Final
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import DURATION, parse_duration
-from virt_admit.model.messages import names
+from virt_admit.model.messages import cut, names
 from virt_admit.model.remediation.go_templates import template_problem
-from virt_admit.model.remediation.remediators import ACTIONS, far_spec
+from virt_admit.model.remediation.remediators import ACTIONS, far_parameters, far_spec
 
 AGENT: Final = re.compile(r"fence_[A-Za-z0-9_-]+")
 """The names of agents. The schema only demands ``fence_`` and one more character anywhere in the
@@ -33,6 +37,30 @@ _MACHINE: Final = (_ADDRESS, "--plug")
 """The parameters without which an agent does not know its machine."""
 _INSTEAD: Final = ("--managed", "--target")
 """Other names of the address, which a few agents have."""
+_FLAGS: Final = frozenset(
+    [
+        "--disable-ssl",
+        "--inet4-only",
+        "--inet6-only",
+        "--lanplus",
+        "--missing-as-off",
+        "--notls",
+        "--port-as-ip",
+        "--quiet",
+        "--ssh",
+        "--ssl",
+        "--ssl-insecure",
+        "--ssl-secure",
+        "--tls1.0",
+        "--use-sudo",
+        "--verbose",
+    ]
+)
+"""The parameters that take no value, in each agent that has them."""
+_SWITCHES: Final = frozenset(["0", "1", "true", "false", "yes", "no", "on", "off"])
+_SHOWN: Final = frozenset((*ACTIONS, _ADDRESS, "--ipport"))
+"""The parameters whose values are no secrets."""
+_LONGEST: Final = 40
 _MANAGEMENT_CONTROLLERS: Final = re.compile(r"fence_(ipmilan|redfish|idrac|ilo|imm)")
 """Agents of single machines, which need the address of each."""
 
@@ -70,9 +98,30 @@ def refusal(template: Object, node: str) -> str:
 def remedy(template: Object, node: str) -> str:
     """Return what lets the agent of a template fence a node that it cannot fence."""
     called = f"{template.kind} {template.full_name}"
+    if flags := [name for name, _ in _valued_flags(template, node)]:
+        return f'set {names(flags)} to "" in {called}'
     if next(_broken(template, node), ""):
         return f"correct that in {called}"
     return f"add {node} to each parameter in nodeparameters of {called}"
+
+
+def parameters(obj: Object, node: str) -> Iterator[str]:
+    """Yield the parameters of an agent for a node, and the values of those that are no secrets."""
+    for name, value in _values(obj, node):
+        yield f"{name} {cut(value, _LONGEST)}" if name in _SHOWN and value else name
+
+
+def _valued_flags(template: Object, node: str) -> Iterator[tuple[str, str]]:
+    """Yield the flags that have a value for a node, which is shown if it is surely no secret."""
+    for name, value in _values(template, node):
+        if name in _FLAGS and value and "{{" not in value:
+            yield name, f" {value}" if value.lower() in _SWITCHES else " with a text"
+
+
+def _values(obj: Object, node: str) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of an agent with their values for a node; empty: it has none."""
+    for name, field in far_parameters(obj):
+        yield name, (field[node].text if field.is_map else field.text) or ""
 
 
 def _broken(template: Object, node: str) -> Iterator[str]:
@@ -88,6 +137,8 @@ def _broken(template: Object, node: str) -> Iterator[str]:
             action = value.text if value.text is not None else value[node].text
             if (action or "") not in SUPPORTED_ACTIONS:
                 yield f"{name} {action}, which the operator refuses"
+    for name, given in _valued_flags(template, node):
+        yield f"{name}{given}, which takes no value"
     problems = (template_problem(value) for value in spec["sharedparameters"].texts.values())
     yield from (f"a parameter that cannot be read ({problem})" for problem in problems if problem)
     try:

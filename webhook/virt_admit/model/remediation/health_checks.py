@@ -307,11 +307,9 @@ class HealthCheck:
         Raises:
             LimitError: the controller cannot use the value.
         """
-        return (
-            parse_int_or_percent(self.limit.value, self.limit_of)
-            if self.limit.present
-            else DEFAULT_LIMIT
-        )
+        if self.limit.present:
+            return parse_int_or_percent(self.limit.value, self.limit_of)
+        return DEFAULT_LIMIT
 
     def known_limit(self) -> IntOrPercent | None:
         """Return ``read_limit``, or None if the limit is not valid."""

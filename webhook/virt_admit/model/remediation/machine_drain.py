@@ -96,11 +96,9 @@ def terminating_hooks(machine: Object) -> tuple[str, ...]:
 
     No time-out ends that wait either.
     """
-    return (
-        tuple(_hooks(machine, _PRE_TERMINATE, "preTerminate"))
-        if machine.deleted and is_drained(machine)
-        else ()
-    )
+    if machine.deleted and is_drained(machine):
+        return tuple(_hooks(machine, _PRE_TERMINATE, "preTerminate"))
+    return ()
 
 
 def _hooks(machine: Object, prefix: str, field: str) -> Iterator[str]:
@@ -139,7 +137,7 @@ def is_drained(machine: Object) -> bool:
     and its volumes are detached.
     """
     if kinds.of(machine) is not CAPI_MACHINE:
-        return machine.condition("Drained")["status"].text == "True"
+        return machine.is_true("Drained")
     deleting = condition(machine, "Deleting")
     if deleting.present:
         return deleting["reason"].text in _DRAINED
@@ -239,7 +237,7 @@ def _owner(machine: Object, cluster: Cluster) -> Object | None:
     if reference is None:
         return None
     kind = _SETTING[reference["kind"].text or ""]
-    return find(cluster, kind, machine.namespace, reference["name"].text or "")
+    return find(cluster, kind, machine.namespace, reference["name"].text)
 
 
 def _owner_of(machine: Object) -> Field | None:
@@ -283,7 +281,7 @@ def reported(machine: Object) -> tuple[str, datetime | None]:
     if found is None:
         return "", None
     began = clock.instant(machine.at("status", "deletion", "nodeDrainStartTime").text)
-    words = " ".join((found["message"].text or "").split())
+    words = found["message"].words
     return _BEGUN.sub("", words), began or clock.instant(found["lastTransitionTime"].text)
 
 
@@ -337,9 +335,7 @@ _SKIP, _WAIT = "skip", "waitcompleted"
 
 
 def _is_of(rule: Object, machine: Object, cluster: Cluster) -> bool:
-    owner = find(
-        cluster, CAPI_CLUSTER, machine.namespace, machine.at("spec", "clusterName").text or ""
-    )
+    owner = find(cluster, CAPI_CLUSTER, machine.namespace, machine.at("spec", "clusterName").text)
     labels = owner.labels if owner is not None else {}
     entries = list(rule.at("spec", "machines").items())
     return not entries or any(

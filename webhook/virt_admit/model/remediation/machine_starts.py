@@ -100,10 +100,7 @@ class OverdueMachine(NamedTuple):
 def start_time(machine: Object, cluster: Cluster) -> timedelta | None:
     """Return how long a Machine took to become a Node; None: it has none, or that is not known."""
     node = find(cluster, NODE, "", machine_nodes.node_name(machine, cluster) or "")
-    began, ended = (
-        clock.instant(each.metadata["creationTimestamp"].text) if each else None
-        for each in (machine, node)
-    )
+    began, ended = (clock.instant(each.created) if each else None for each in (machine, node))
     took = ended - began if began is not None and ended is not None else None
     return took if took is not None and timedelta() < took <= _PLAUSIBLE else None
 
@@ -317,7 +314,7 @@ def described(machine: Object, cluster: Cluster) -> OverdueMachine:
 
     Whether that is too long is not judged.
     """
-    age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
+    age = clock.age(machine, cluster)
     shortage = bare_metal.host_shortage(machine, cluster)
     return OverdueMachine(machine, _words(machine, age, shortage), age is not None, shortage)
 
@@ -341,7 +338,7 @@ def _overdue(kind: Kind, cluster: Cluster) -> Iterator[OverdueMachine]:
             if kind is MACHINE
             else bool(failure(machine))
         )
-        age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
+        age = clock.age(machine, cluster)
         if failed or age is None or age > limit:
             yield described(machine, cluster)._replace(certain=failed or age is not None)
 

@@ -10,7 +10,8 @@ kubernetes/autoscaler:cluster-autoscaler/utils/taints/taints.go, :cluster-autosc
 (start-up taints); istio/istio:pilot/pkg/controllers/untaint/nodeuntainter.go;
 gardener/gardener:docs/usage/advanced/ node-readiness.md;
 kubernetes-sigs/node-readiness-controller:README.md;
-kubernetes-sigs/karpenter:pkg/scheduling/taints.go.
+kubernetes-sigs/karpenter:pkg/scheduling/taints.go;
+dell/karavi-resiliency:internal/monitor/monitor.go#StartPodMonitor.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ MEDIK8S: Final = ("medik8s.io/", "remediation.medik8s.io/")
 """How the keys of medik8s begin: the second one of remediators released since 2026."""
 _AGENT: Final = "/agent-not-ready"
 """The end of the keys of CSI drivers, whose agent removes the taint when it runs on the node."""
+_PODMON: Final = ".podmon.storage.dell.com"
+"""The end of the keys of podmon, after the driver."""
 _AGENTS: Final[Mapping[str, str]] = {"cni.istio.io/not-ready": "istio.io"}
 """The domain of other agents of the cluster itself, by the key."""
 
@@ -49,7 +52,14 @@ def owner(key: str) -> str:
     """Return which controller sets a taint and removes it; empty: people set it."""
     if key.endswith(_AGENT):
         return f"the agent of {key.removesuffix(_AGENT)}"
+    if is_of_podmon(key):
+        return "podmon of Dell CSM Resiliency"
     return next((who for start, who in _OWNERS.items() if key.startswith(start)), "")
+
+
+def is_of_podmon(key: str) -> bool:
+    """Whether Dell CSM Resiliency sets a taint, on a node to which an array lost its connection."""
+    return key.endswith(_PODMON)
 
 
 def agent_domain(key: str) -> str:

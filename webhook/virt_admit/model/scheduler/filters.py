@@ -21,7 +21,7 @@ from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.resources import PODS, Resources, missing, show
 from virt_admit.model.scheduler.room_index import RoomIndex
 from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot, labels_of
-from virt_admit.model.scheduler.topology_spread import SpreadDomains, spread_domains
+from virt_admit.model.scheduler.topology_spread import SPREAD, SpreadDomains, spread_domains
 from virt_admit.model.scheduler.volumes import Claim, Volumes
 
 
@@ -139,7 +139,8 @@ class FilterPipeline:
         Args:
             pod: the pod to place.
             without: the node that it is on.
-            unless: a label that every node for such pods has, whatever its value is now.
+            unless: a label that every node for such pods has, whatever its value is now; empty:
+                all nodes count.
             refused: further nodes that never run it, for reasons that kube-scheduler does not know.
         """
         claims, fault, unseen = self._claims(pod, ())
@@ -152,7 +153,7 @@ class FilterPipeline:
         others = (
             node
             for name, node in self.state.nodes.items()
-            if name not in left_out and unless in node.labels
+            if name not in left_out and (not unless or unless in node.labels)
         )
         found = any(self._may_run(lasting, claims, node) for node in others)
         # what was not read may forbid more, and never less
@@ -283,20 +284,24 @@ class FilterPipeline:
 
     def _demand(self, pod: Pod, gone: Sequence[Pod] = ()) -> _Demand:
         claims, fault, unseen = self._claims(pod, gone)
-        ids = frozenset(map(id, gone))
-
-        def counts(node: Node, constraint: Spread) -> bool:
-            return counts_for_spread(pod, node, constraint)
-
         return _Demand(
             pod,
             self._by_labels(pod),
             claims,
             fault,
-            inter_pod_affinity(pod, self.state, ids),
-            tuple(spread_domains(pod, each, self.state, counts, ids) for each in pod.spread),
+            inter_pod_affinity(pod, self.state, frozenset(map(id, gone))),
+            self.spread(pod, gone),
             (*self.unseen, *unseen, *self.unsearched(pod, gone), *self.unread_links(pod)),
         )
+
+    def spread(self, pod: Pod, gone: Sequence[Pod] = ()) -> tuple[SpreadDomains, ...]:
+        """Return how the pods are spread that the constraints of a pod count."""
+        ids = frozenset(map(id, gone))
+
+        def counts(node: Node, constraint: Spread) -> bool:
+            return counts_for_spread(pod, node, constraint)
+
+        return tuple(spread_domains(pod, each, self.state, counts, ids) for each in pod.spread)
 
     def unread_links(self, pod: Pod) -> Iterator[str]:
         """Yield what could not be read of nodes and namespaces although other pods decide by it
@@ -341,7 +346,7 @@ class FilterPipeline:
             unseen.append(f"status.allocatable of node {node.name}")
         causes += demand.affinity.refusals(node.labels)
         causes += [
-            f"topology spread over {each.constraint.topology_key}"
+            f"{SPREAD}{each.constraint.topology_key}"
             for each in demand.spread
             if each.refuses(node.labels)
         ]
@@ -355,6 +360,7 @@ class FilterPipeline:
             pod.node_affinity,
             pod.forbidden_labels,
             repr(pod.tolerations),
+            repr(pod.attachment_tolerations),
         )
         found = self._static.get(key)
         if found is None and self._before is not None:
@@ -383,8 +389,10 @@ class FilterPipeline:
         lacking = sorted(missing({PODS: 1, **requests}, self.state.free(node)))
         # a node may report fewer devices than its pods use: what is missing for this pod is what it
         # asks for
+        limit = f"limit of {node.allocatable.get(PODS, 0)} reached, "
         return [
-            f"{name}: {show(name, min(lack, requests[name]) if '/' in name else lack)} missing"
+            f"{name}: {limit if name == PODS else ''}"
+            f"{show(name, min(lack, requests[name]) if '/' in name else lack)} missing"
             for name, lack in lacking
         ]
 
@@ -437,9 +445,6 @@ class FilterPipeline:
             here = self._index.attached(node.name, driver)
             new = {claim.handle for claim in claims if claim.driver == driver} - here
             if new and len(here) + len(new) > limit:
-                yield (
-                    f"volumes of {driver}: {len(here) + len(new) - limit} more than the limit of "
-                    f"{limit}"
-                )
+                yield f"volumes of {driver}: {len(here)} of {limit} in use, needs {len(new)}"
             elif new and node.name in self._index.unread:
                 raise Unseen(self._index.unread[node.name])

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from virt_admit.model.scheduler.controller_taints import MEDIK8S
+from virt_admit.model.scheduler.controller_taints import MEDIK8S, is_of_podmon
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.snapshot import Node
@@ -50,13 +50,32 @@ def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
             if not cordon and taint.get("key") != said:
                 said = taint.get("key")
                 yield f"taint {said}"
+    if pod.attachment_tolerations is not None:
+        yield from _unattached(pod, node, moment=moment)
+
+
+def _unattached(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
+    """Yield the taints that the pod tolerates, but not the one that must start next to it."""
+    keys = (
+        str(taint.get("key"))
+        for taint in node.taints
+        if (moment or not is_transient(taint))
+        and tolerates(pod.tolerations, taint)
+        and not tolerates(pod.attachment_tolerations, taint)
+    )
+    yield from (f"{UNATTACHED}{key}" for key in dict.fromkeys(keys))
+
+
+UNATTACHED: Final = "the pod that attaches its hotplugged volumes does not tolerate taint "
+"""How the cause begins that a node takes a launcher pod, and not the pod that must follow it."""
 
 
 def is_transient(taint: Mapping[str, Any]) -> bool:
     """Return whether a taint goes away by itself or with a drain,
     so that rules at admission must not count it.
     """
-    return str(taint.get("key") or "").startswith(_TRANSIENT)
+    key = str(taint.get("key") or "")
+    return key.startswith(_TRANSIENT) or is_of_podmon(key)
 
 
 def counts_for_spread(pod: Pod, node: Node, constraint: Spread) -> bool:

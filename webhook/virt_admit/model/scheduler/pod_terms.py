@@ -15,7 +15,6 @@ from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.objects import Field
 from virt_admit.model.kubernetes.selectors import IN, NOT_IN, Requirement, Selector
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 NOT_SEARCHED: Final = "not searched"
 """Words of everything that could be read and has too many terms."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
+from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
@@ -21,11 +23,6 @@ from virt_admit.model.scheduler.pod_terms import (
     with_label_keys,
 )
 from virt_admit.model.scheduler.resources import Resources, is_sized, pod_requests
-
-FINISHED: Final = ("Succeeded", "Failed")
-"""Phases of pods that kube-scheduler does not see: its informer leaves them out."""
-CONTAINERS: Final = ("initContainerStatuses", "containerStatuses")
-"""The fields in the status of a pod with the states of its containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +55,8 @@ class Pod:
     forbidden_labels: tuple[str, ...] = ()
     """Keys of labels that the node must not have: KubeVirt adds them to every affinity term."""
     tolerations: Any = None
+    attachment_tolerations: Any = None
+    """Those of a second pod that must start on the same node; None: none, or as its own."""
     affinity: tuple[PodTerm, ...] = ()
     anti_affinity: tuple[PodTerm, ...] = ()
     unsearched: Unsearched | None = None
@@ -157,6 +156,19 @@ def claim_names(pod: Object) -> Iterator[str]:
     for volume in pod.at("spec", "volumes").items():
         if name := volume.at("persistentVolumeClaim", "claimName").text:
             yield name
+
+
+def claim_users(namespace: str, claim: str, cluster: Cluster) -> Sequence[Object]:
+    """Return the known pods that use a claim and have not ended, by name."""
+    return entry(cluster, _users, (namespace, claim)) or ()
+
+
+def _users(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
+    found: dict[tuple[str, str], list[Object]] = {}
+    for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
+        for claim in claim_names(pod) if not pod.ended else ():
+            found.setdefault((pod.namespace, claim), []).append(pod)
+    return found
 
 
 def _claims(pod: Object) -> Iterator[str]:

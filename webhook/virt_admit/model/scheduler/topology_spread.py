@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from virt_admit.model.kubernetes.cluster import check_time
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.snapshot import Node, SchedulerSnapshot
+
+SPREAD: Final = "topology spread over "
+"""How the refusal begins of a node in a domain that has too many pods."""
 
 
 @dataclass(frozen=True, slots=True)

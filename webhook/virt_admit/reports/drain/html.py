@@ -19,6 +19,7 @@ from virt_admit.model.scheduler.packing import Packing
 from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 from virt_admit.reports.drain.report import verdict
+from virt_admit.reports.drain.words import in_words
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, joined, shown, worst_first
 from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
@@ -37,13 +38,13 @@ LEVEL_OF: Final = {
 """The color of each outcome."""
 _TILE: Final = {
     VmOutcome.BLOCKS: "VMs block the drain",
-    VmOutcome.STOPS: "VMs stop for good",
+    VmOutcome.STOPS: "VMs stay stopped",
     VmOutcome.AWAITS_NODE: "VMs wait for their node",
     VmOutcome.UNKNOWN: "VMs unknown",
     VmOutcome.RESTARTS: "VMs restart elsewhere",
     VmOutcome.MIGRATES: "VMs migrate",
 }
-LEGEND: Final = tuple((level, str(outcome)) for outcome, level in LEVEL_OF.items())
+LEGEND: Final = tuple((level, in_words(outcome)) for outcome, level in LEVEL_OF.items())
 _MOST_NODES: Final = 50
 """Nodes in the picture of all VMs."""
 _MOST_SQUARES: Final = 400
@@ -111,7 +112,7 @@ def _vm_cause(row: Forecast, node: str) -> tuple[PageCause, str]:
     command = row.problems[0].command if row.problems else ""
     item = CauseItem(shown(_name, row), node, command)
     words = row.remedy.removesuffix(f": {command}") if command else row.remedy
-    level, word = LEVEL_OF[row.outcome], str(row.outcome)
+    level, word = LEVEL_OF[row.outcome], in_words(row.outcome)
     return PageCause(level, word, "", row.reason, words, (item,)), row.vmi.name
 
 
@@ -122,8 +123,8 @@ def _name(row: Forecast) -> str:
 def _blockers(plan: Plan) -> Iterator[PageCause]:
     for node in plan.nodes:
         for found in node.pods.blockers:
-            word, item = "blocks now" if found.now else "blocks the drain", CauseItem(node.name)
-            yield PageCause(BAD, word, found.subject, found.reason, found.remedy, (item,))
+            item = CauseItem(node.name)
+            yield PageCause(BAD, found.effect, found.subject, found.reason, found.remedy, (item,))
 
 
 def _no_room(plan: Plan) -> Iterator[PageCause]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from virt_admit.forecasts.drain import vm_downtime
@@ -19,7 +19,7 @@ from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 
 
@@ -262,7 +262,7 @@ def verdict(plan: Plan) -> DrainVerdict:
     and which VMs pay for it.
     """
     stops = len(plan.having(VmOutcome.STOPS))
-    cost = f" {count(stops, 'VM')} would stop for good." if stops else ""
+    cost = f" {count(stops, 'VM')} would stay stopped." if stops else ""
     blocked = [node for node in plan.nodes if node.drainable is False]
     whole = count(len(plan.nodes), "node")
     if blocked:
@@ -280,9 +280,23 @@ def verdict(plan: Plan) -> DrainVerdict:
             else "not all data could be read"
         )
         sentence = f"{which}, so a drain may be blocked.{cost}"
-        return DrainVerdict(None, bool(stops), "Unknown", sentence)
+        return _held(plan, DrainVerdict(None, bool(stops), "Unknown", sentence))
     word = "Yes, at a cost" if stops else "Yes"
-    return DrainVerdict(True, bool(stops), word, f"{whole} can be drained.{cost}")
+    return _held(plan, DrainVerdict(True, bool(stops), word, f"{whole} can be drained.{cost}"))
+
+
+def _held(plan: Plan, found: DrainVerdict) -> DrainVerdict:
+    """Return the verdict with what stops an upgrade, or may, although nothing keeps a node from
+    being drained.
+    """
+    if plan.held:
+        sentence = f"{names(plan.held)}. {capital(found.sentence)}"
+        return replace(found, answer=False, word="No", sentence=sentence)
+    if plan.unsure and found.answer:
+        what = f"whether it completes cannot be determined ({names(plan.unsure)})"
+        sentence = f"{what}. {capital(found.sentence)}"
+        return replace(found, answer=None, word="Unknown", sentence=sentence)
+    return found
 
 
 def _causes(blocked: Sequence[NodePlan]) -> Iterator[str]:

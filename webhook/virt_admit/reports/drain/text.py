@@ -15,10 +15,10 @@ from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.placement.components import busy_volumes
 from virt_admit.forecasts.placement.refusals import dying_claims
-from virt_admit.model.messages import capital, count, names
+from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.drain.report import verdict
-from virt_admit.reports.drain.words import next_step, state_words
+from virt_admit.reports.drain.words import in_words, next_step, state_words
 from virt_admit.reports.unavailable_data import may_lack_vms, not_available, vms
 
 
@@ -57,7 +57,12 @@ _MOST_READY: Final = 20
 def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
     counts = Counter(forecast.outcome for forecast in node.forecasts)
-    outcomes = ", ".join(_counted(counts[each], each) for each in VmOutcome if counts[each])
+    crowded = len(node.without_room)
+    counts[VmOutcome.MIGRATES] -= crowded
+    words = [_counted(counts[each], each) for each in VmOutcome if counts[each]]
+    verb = "finds" if crowded == 1 else "find"
+    words += [f"{crowded} {verb} no place with the others"] if crowded else []
+    outcomes = ", ".join(words)
     later = f", {len(node.waiting)} of them only once there is room" if node.waiting else ""
     number = vms(len(node.forecasts), node.unseen)
     return f"node {node.name}{state}: {number}{': ' if outcomes else ''}{outcomes}{later}"
@@ -65,7 +70,7 @@ def _headline(node: NodePlan) -> str:
 
 def _counted(number: int, outcome: VmOutcome) -> str:
     """Return ``1 blocks the drain`` or ``2 block the drain``."""
-    verb, *rest = outcome.split()
+    verb, *rest = in_words(outcome).split()
     return " ".join((str(number), verb if number == 1 else verb.removesuffix("s"), *rest))
 
 
@@ -101,23 +106,27 @@ def _state(row: Forecast, now: datetime | None) -> str:
 
 
 def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) -> Iterator[str]:
-    width = max((len(row.outcome) for row in forecasts), default=0)
+    width = max((len(in_words(row.outcome)) for row in forecasts), default=0)
     vms = [name(row.vmi.full_name) for row in forecasts]
     name_width = max(map(len, vms), default=0)
     said: dict[str, tuple[str, str]] = {}
+    told: dict[str, str] = {}
     for row, vm in zip(forecasts, vms, strict=True):
         first, remedy = said.setdefault(row.reason, (vm, row.remedy))
         is_said = first != vm and len(row.reason) >= _LONG
         reason = f"the same as {first}" if is_said else row.reason
-        yield f"  {row.outcome:{width}}  {vm:{name_width}}  {reason}"
+        yield f"  {in_words(row.outcome):{width}}  {vm:{name_width}}  {reason}"
         if times and (state := _state(row, now)):
             yield f"  {'':{width}}  {'':{name_width}}  state: {state}"
         if row.remedy and not (is_said and row.remedy == remedy):
-            yield f"  {'':{width}}  {'':{name_width}}  to do: {row.remedy}"
+            same = told.setdefault(row.remedy, vm)
+            is_told = same != vm and len(row.remedy) >= _LONG
+            words = f"the same as for {same}" if is_told else row.remedy
+            yield f"  {'':{width}}  {'':{name_width}}  to do: {words}"
 
 
 _LONG: Final = 60
-"""A reason of so many characters is written once."""
+"""A reason or a remedy of so many characters is written once."""
 
 
 def _others(node: NodePlan, elsewhere: dict[tuple[str, str], str]) -> Iterator[str]:
@@ -137,8 +146,9 @@ def _others(node: NodePlan, elsewhere: dict[tuple[str, str], str]) -> Iterator[s
         )
     elif crowded:
         yield f"  no room at the same time for {names(crowded)}"
-    rows = (*node.visitors, *node.forecasts)
-    told = {row.remedy.casefold(): row.vmi.full_name for row in rows if row.remedy}
+    # the first of the table says it: the others refer to that one
+    rows = (*node.forecasts, *node.visitors)[::-1]
+    told = {row.remedy.rstrip(".").casefold(): row.vmi.full_name for row in rows if row.remedy}
     reasons = {row.reason: row.vmi.full_name for row in rows}
     yield from _blockers(node, told, reasons, elsewhere)
     for wait in node.pods.waits:
@@ -159,24 +169,27 @@ def _blockers(
 
     ``told`` and ``reasons``: the VMs for which remedies and reasons were told.
     """
-    groups: dict[tuple[bool, str, str], list[Blocker]] = {}
+    groups: dict[tuple[str, str, str], list[Blocker]] = {}
     for blocker in node.pods.blockers:
         lead = blocker.reason.partition("; ")[0]
-        key = blocker.now, lead if len(lead) >= _LONG else blocker.subject, blocker.remedy
+        key = blocker.effect, lead if len(lead) >= _LONG else blocker.subject, blocker.remedy
         groups.setdefault(key, []).append(blocker)
     pointers: dict[str, None] = {}
     for same_cause in groups.values():
         blocker = same_cause[0]
-        when = "blocks now" if blocker.now else "blocks the drain"
-        subject = _together(list(dict.fromkeys(each.subject for each in same_cause)))
+        subjects = list(dict.fromkeys(each.subject for each in same_cause))
+        subject = _together(subjects)
         is_long = len(blocker.reason) >= _LONG
         first = reasons.get(blocker.reason, "") if is_long else ""
         before = elsewhere.setdefault((blocker.reason, blocker.remedy), node.name)
         if is_long and before != node.name:
-            pointers.setdefault(f"  {when}: {subject}: the same as for node {before}")
+            pointers.setdefault(f"  {blocker.effect}: {subject}: the same as for node {before}")
             continue
-        yield f"  {when}: {subject}: {f'the same as {first}' if first else blocker.reason}"
-        same = told.setdefault(blocker.remedy.casefold(), subject)
+        why = f"the same as {first}" if first else blocker.reason
+        if len(subjects) > 1 and why.startswith("it "):
+            why = why.replace("it", "each", 1)
+        yield f"  {blocker.effect}: {subject}: {why}"
+        same = told.setdefault(blocker.remedy.rstrip(".").casefold(), subject)
         remedy = blocker.remedy if same == subject else f"the same as for {same}"
         yield f"    to do: {remedy}"
     yield from pointers
@@ -248,14 +261,7 @@ def _whole(result: Plan) -> Iterator[str]:
             f"No health check can remediate {nodes} with VMs, which would not restart after a "
             f"loss: {names(result.uncovered)}"
         )
-    answer = verdict(result)
-    if result.held and answer.answer is not False:
-        yield (
-            f"Can the cluster be upgraded today? No: {names(result.held)}. "
-            f"{capital(answer.sentence)}"
-        )
-    else:
-        yield f"Can the cluster be upgraded today? {answer}"
+    yield f"Can the cluster be upgraded today? {verdict(result)}"
 
 
 _MOST_NOTES: Final = 10

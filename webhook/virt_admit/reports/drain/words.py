@@ -1,4 +1,4 @@
-"""How long a drain lasts, in words."""
+"""How long a drain lasts and what becomes of a VM, in words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.model.kubernetes import clock
 
@@ -22,6 +23,13 @@ def range_words(length: Range) -> str:
     if length.high < _IN_MINUTES:
         return f"{first} to {last} min"
     return f"{clock.of_minutes(first)} to {clock.of_minutes(last)}"
+
+
+def in_words(outcome: str) -> str:
+    """Return the words of an outcome for people: a VM may be started by hand. JSON has the older
+    value.
+    """
+    return "stays stopped" if outcome == VmOutcome.STOPS else outcome
 
 
 _STATES: Final[Mapping[str, str]] = {
@@ -76,3 +84,11 @@ def state_words(state: str, flags: Collection[str]) -> str:
     told = (flag for flag in flags if flag != Flag.COPYING or not copying)
     said = ", ".join(_FLAGS.get(flag, flag) for flag in told)
     return f"{words}{f' ({said})' if said else ''}"
+
+
+def down_until(outcome: str, unless: str, *, several: bool = False) -> str:
+    """Return until when VMs are down that an upgrade shuts down and that start on no other node."""
+    whose, stay = ("their", "stay") if several else ("its", "stays")
+    if outcome == VmOutcome.STOPS:
+        return f"shut down, and {stay} off"
+    return f"down until {whose} node is back{f', {unless}' if unless else ''}"

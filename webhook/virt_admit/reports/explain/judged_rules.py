@@ -4,7 +4,7 @@ with the action and the layer of the policy that decides it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,11 +14,12 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.policy import parser
 from virt_admit.policy.explain import winner
 from virt_admit.policy.policy import Policy
 from virt_admit.reports.findings.report import called
 from virt_admit.rule import Operation, Rule
-from virt_admit.rules import Rules
+from virt_admit.rules import Rules, listed_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,16 @@ def judge(
     strongest first for each object.
     """
     return tuple(found for obj in objects for found in _judge(obj, rules, cluster, policy))
+
+
+def problems_of_rule(cluster: Cluster, rule_id: str) -> Collection[str] | None:
+    """Return the ids of the problems that a rule finds; None: there is no such rule."""
+    rule = listed_rules().by_id.get(rule_id)
+    if rule is None:
+        return None
+    objects = [obj for kind in rule.kinds for obj in cluster.known(kind)]
+    judged = judge(objects, Rules((rule,)), cluster, parser.load("audit", listed_rules()))
+    return frozenset(found.problem for found in judged if found.problem is not None)
 
 
 def _judge(obj: Object, rules: Rules, cluster: Cluster, policy: Policy) -> Iterator[JudgedRule]:

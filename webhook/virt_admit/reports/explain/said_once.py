@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.messages import capital
+from virt_admit.model import messages
 
 
 class Said(NamedTuple):
@@ -38,7 +38,9 @@ def once(text: str, said: Sequence[Said]) -> str:
         )
         shorter = shorter[:first] + re.sub(again, "", shorter[first:])
         shorter = shorter.replace(f", and {reference}", f": {reference}")
-        shorter = shorter.replace(f". {reference}", f". {capital(reference)}")
+        mark = "," if reference.startswith("as ") else ":"
+        shorter = shorter.replace(f", as {reference}", f"{mark} {reference}")
+        shorter = shorter.replace(f". {reference}", f". {messages.capital(reference)}")
     return shorter
 
 
@@ -95,7 +97,7 @@ def _has(text: str, words: str, following: str) -> bool:
 def without_remedy(message: str, remedies: Sequence[str]) -> str:
     """Return a message without the last sentences that remedies say, but with its first one."""
     sentences = _SENTENCE.split(message)
-    said = [each.casefold() for each in remedies]
+    said = [messages.without_command(each).casefold() for each in remedies]
     while len(sentences) > 1 and any(
         _has(each, sentences[-1].rstrip(".…").casefold(), "") for each in said
     ):

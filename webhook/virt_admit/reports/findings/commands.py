@@ -79,7 +79,7 @@ def _without_fence(command: str) -> str:
 def _default(obj: Object, kind: Kind) -> str:
     if kind is KUBEVIRT and obj.name == _OF_HYPERCONVERGED:
         return kubectl("edit", HCO, obj.name.removeprefix("kubevirt-"), obj.namespace)
-    if obj.annotations:  # the mark of Fleet
+    if obj.annotations or kind is KUBEVIRT:  # the mark of Fleet, and the chart of Harvester
         # few objects have it
         from virt_admit.model.node_updates.rancher import fleet_objects  # noqa: PLC0415
 
@@ -101,6 +101,9 @@ def _see(obj: Object, kind: Kind) -> str:
 
 
 _NOT_BY_EDIT: Final = frozenset(
-    (ProblemCause.COMPONENT, ProblemCause.NOT_REPORTED, ProblemCause.NO_TARGET)
+    (
+        *(ProblemCause.COMPONENT, ProblemCause.NOT_REPORTED),
+        *(ProblemCause.NO_ROOM, ProblemCause.NO_NODE_READY, ProblemCause.NO_TARGET),
+    )
 )
 """Causes that an edit of the object itself does not end."""

@@ -119,11 +119,19 @@ def _text(row: ReportRow) -> Hashable:
     obj = row.result.obj
     if row.location is not None or not obj.name:
         return id(row)
-    text = row.text.replace(obj.name, "\0") if len(obj.name) > _SHORTEST else row.text
-    text = _VMS.sub("VMs", text) if row.rule in _VMS_COUNTED else text
+    counted = row.rule in _VMS_COUNTED
+    # a list of nodes names the object as one of them: the others have the same list
+    own = len(obj.name) > _SHORTEST and not (counted and _is_listed(obj.name, row.text))
+    text = row.text.replace(obj.name, "\0") if own else row.text
+    text = _VMS.sub("VMs", text) if counted else text
     return row.result.cluster, obj.kind, row.word, row.rule, text, row.remedy
 
 
+def _is_listed(name: str, text: str) -> bool:
+    return any(name in found[1:-1].split(", ") for found in _LIST.findall(text))
+
+
+_LIST: Final = re.compile(r"\((?:[\w.-]+, )+[\w.-]+\)")
 _VMS: Final = re.compile(r"\b\d+ VMs?\b")
 """How a rule counts the VMs of an object, which may differ."""
 _SHORTEST: Final = 3
@@ -189,8 +197,9 @@ def counts(report: Report) -> dict[str, int]:
 
 
 def counted(report: Report) -> str:
-    """Return the counts as one line: ``1 denied, 2 warned, 0 audited of 12 objects``."""
+    """Return the counts as one line: ``1 denied, 2 warned, 0 only audited of 12 objects``."""
+    found = counts(report)
     return (
-        ", ".join(f"{number} {word}" for word, number in counts(report).items())
-        + f" of {count(len(report.results), 'object')}"
+        f"{found['denied']} denied, {found['warned']} warned, {found['audited']} only audited of "
+        f"{count(len(report.results), 'object')}"
     )

@@ -52,7 +52,7 @@ def page(report: Report, subject: str = "") -> Page:
     tiles = (
         Tile(BAD, numbers["denied"], "denied"),
         Tile(SEVERE, numbers["warned"], "with warnings"),
-        Tile(NOTICE, numbers["audited"], "audited"),
+        Tile(NOTICE, numbers["audited"], "only audited"),
         Tile(GOOD, len(report.results), "objects judged"),
     )
     return Page(

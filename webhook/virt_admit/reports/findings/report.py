@@ -307,9 +307,12 @@ class ReportRow(NamedTuple):
 
     @property
     def text(self) -> str:
-        """``path: message``, in one printable line. The message of a fix names the path itself."""
-        message = self.display_message
-        return sanitize.line(f"{self.path}: {message}" if self.path and not self.fixed else message)
+        """``path: message``, in one printable line. The message of a fix names the path itself, and
+        the name stands for the whole object.
+        """
+        message, path = self.display_message, str(self.path)
+        hidden = self.fixed or path in ("", "metadata.name")
+        return sanitize.line(message if hidden else f"{path}: {message}")
 
     @property
     def remedy(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.messages import mentions
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ReportRow, where
 from virt_admit.rule import Action, DrainAdvice, Urgency
@@ -51,6 +52,9 @@ That is the cause itself, which rules take from one function.
 """
 _SHARED_OF_OBJECT: Final = 60
 """The same of two rules about one object, whose own words may be alike."""
+_SEE: Final = "virt-admit explain "
+_SHARED_WITHOUT_COMMAND: Final = 120
+"""The same of rules about objects of two kinds, of which ``explain`` has the remedy."""
 _MOST: Final = 8
 """Causes with the same command that a row is compared with."""
 
@@ -77,11 +81,11 @@ def _by_remedy(rows: Sequence[ReportRow]) -> list[ReportRow]:
     by_command: dict[Hashable, list[list[ReportRow]]] = {}
     for row in rows:
         told = command(row) if _counts(row) else ""
-        if not told or told.startswith("virt-admit "):
+        if not told or (told.startswith("virt-admit ") and not told.startswith(_SEE)):
             continue
+        told = _SEE if told.startswith(_SEE) else told  # of each object another one
         groups = by_command.setdefault((row.result.cluster, told), [])
-        is_read = told.startswith(_READS)
-        known = (each for each in groups[:_MOST] if _is_one(each[0], row, is_read=is_read))
+        known = (each for each in groups[:_MOST] if _is_one(each[0], row, told))
         same = next(known, None)
         if same is None:
             groups.append([row])
@@ -90,7 +94,7 @@ def _by_remedy(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return _joined(rows, [group for groups in by_command.values() for group in groups])
 
 
-def _is_one(one: ReportRow, other: ReportRow, *, is_read: bool) -> bool:
+def _is_one(one: ReportRow, other: ReportRow, told: str) -> bool:
     """Return whether rows with one command have one cause.
 
     Rows of one rule about one object are about different places of it. What a drain would do does
@@ -99,7 +103,10 @@ def _is_one(one: ReportRow, other: ReportRow, *, is_read: bool) -> bool:
     both = (one.declared, other.declared)
     if any(each.effect for each in both) and any(each.drain_advice for each in both):
         return False
-    if is_read:
+    if told is _SEE:
+        differ = one.result.obj.kind != other.result.obj.kind
+        return differ and _is_same(one, other, _SHARED_WITHOUT_COMMAND)
+    if told.startswith(_READS):
         return _is_same(one, other, _SHARED)
     return (one.rule, *_vm(one)) != (other.rule, *_vm(other))
 
@@ -169,10 +176,7 @@ def _is_advice(row: ReportRow) -> bool:
 def _is_cause(unseen: str, cause: ReportRow) -> bool:
     """Return whether a row names the object that could not be read."""
     missing = _OBJECT.search(unseen)
-    return (
-        missing is not None
-        and re.search(rf"(?<![\w.-]){re.escape(missing[1])}(?![\w-])", cause.message) is not None
-    )
+    return missing is not None and mentions(cause.message, missing[1])
 
 
 _OBJECT: Final = re.compile(r"[a-z]+\.[a-z.]+ (?:[^ /]+/)?([^ ,]+)")

@@ -153,8 +153,8 @@ def _tables(found: Outages) -> Iterator[Table]:
             actor.node,
             actor.check,
             actor.remediator,
-            period(actor.at) if actor.at is not None else "never",
-            actor.refuses,
+            period(actor.at) if actor.at is not None else "not known" if actor.waits else "never",
+            actor.refuses or actor.waits,
         )
         for one in found.outages
         for actor in one.actors

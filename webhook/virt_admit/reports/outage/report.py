@@ -76,9 +76,9 @@ class LossActor:
     check: str
     remediator: str
     at: TimeRange | None
-    """When the pods of the node are gone. Null: never."""
+    """When the pods of the node are gone. Null: never, or not known."""
     refuses: str
-    """Why it does nothing; empty: it acts."""
+    """Why it does nothing, or what it waits for; empty: it acts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,8 @@ def of_loss(one: Outage) -> NodeOutage:
 
 
 def _actor(actor: Actor) -> LossActor:
-    return LossActor(actor.node, actor.check, actor.remediator, _range(actor.at), actor.refuses)
+    why = actor.refuses or actor.waits
+    return LossActor(actor.node, actor.check, actor.remediator, _range(actor.at), why)
 
 
 def _range(found: Seconds | None) -> TimeRange | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from virt_admit.forecasts.outage import outages as outages_module
+from virt_admit.forecasts.outage import time_parts
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
 from virt_admit.forecasts.outage.outages import Outage, Outages
 from virt_admit.forecasts.outage.restarts import next_vmis
@@ -108,7 +109,10 @@ def of_loss(one: Outage) -> Iterator[str]:
             yield f"  to do: {remedy}"
     if len(one.vms) > _MOST_VMS:
         yield f"  and {len(one.vms) - _MOST_VMS} more VMs (see -o json)"
-    others = len(one.loss.others)
+    stay = one.loss.homeless
+    if stay:
+        yield f"  {count(len(stay), 'other pod')} can start on no node that is left: {names(stay)}"
+    others = len(one.loss.others) - len(stay)
     if others:
         restart = "restarts" if others == 1 else "restart"
         yield f"  {count(others, 'other pod')} of these nodes {restart} too; drain counts VMs alone"
@@ -145,21 +149,24 @@ _ANSWERS: Final = {
 def _actors(one: Outage) -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     for actor in one.actors:
-        if any(actor.says in why for why in one.because):
+        if any((actor.waits or actor.says) in why for why in one.because):
             continue
-        if actor.refuses:
+        if actor.waits:
+            what = actor.waits.removeprefix(f"{actor.check} ")
+        elif actor.refuses:
             what = actor.says.removeprefix(f"{actor.check} ")
         else:
             at = actor.at
-            now = " from now" if actor.begun else ""
+            now = " from now" if time_parts.from_now(actor.parts) else ""
             when = f"after {period(at) if at is not None else 'an unknown time'}{now}"
             how = actor.remediator  # a kind, or a sentence about what becomes of the Machine
             sentence = how.startswith("the ")
             by, then = ("", f": {how}") if sentence else (f" by {how}" if how else "", "")
-            what = f"frees the pods{by} {when}{then}"
+            does = "frees" if actor.certain else "may free"
+            what = f"{does} the pods{by} {when}{then}"
         groups.setdefault((actor.check, what), []).append(actor.node)
     for (check, what), nodes in groups.items():
-        yield f"  {line(check)} ({names(nodes)}) {line(what)}"
+        yield f"  {line(check)} ({names(dict.fromkeys(nodes))}) {line(what)}"
 
 
 def _counted(number: int, outcome: LossOutcome) -> str:

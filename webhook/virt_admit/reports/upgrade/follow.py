@@ -196,8 +196,8 @@ def _pace_words(pace: Pace) -> str:
 def _screen(found: _Moment) -> Iterator[str]:
     progress, result = found.result.progress, found.result
     yield " ".join(_head(found))
-    if result.possible and result.duration is not None and progress is not None:
-        yield f"It ends in {text.span(result.duration)}."
+    if result.ends is not None and progress is not None:
+        yield f"It ends in {text.span(result.ends)}."
     else:
         yield text.verdict(result)
     for node in progress.in_flight if progress is not None else ():

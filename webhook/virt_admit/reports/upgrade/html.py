@@ -12,12 +12,13 @@ from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Wave
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.messages import count, ended, names
 from virt_admit.reports.drain.html import LEVEL_OF
+from virt_admit.reports.drain.words import in_words
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.causes import CauseItem, PageCause, joined, worst_first
 from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.page import Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.unavailable_data import may_lack_vms
-from virt_admit.reports.upgrade.text import grouped, so_far, when
+from virt_admit.reports.upgrade.text import NODES_UNKNOWN, grouped, held, so_far, when
 
 _MOST_LANES = 40
 
@@ -65,19 +66,20 @@ def page(
 
 
 def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
-    if result.possible is False:
+    if result.nodes_complete is False:
         causes = count(len(grouped(result.stops)), "cause")
         return PageVerdict(BAD, "No", f"The upgrade stops: {causes}.")
+    if result.possible is False and result.nodes_complete is None:
+        return PageVerdict(BAD, "Stuck", f"{held(result)}{NODES_UNKNOWN}")
     if result.possible is None or result.duration is None:
         unknown = "It cannot be determined whether the upgrade completes."
         return PageVerdict(UNKNOWN, "Unknown", unknown)
     until = f" It ends {when(result.duration, start)}." if start else ""
     ends = (result.duration.low, result.duration.high)
     within = " to ".join(dict.fromkeys(map(svg.clock, ends)))
-    if result.operators:
+    if result.possible is False:
         alone = "The nodes do not hold it up: their update alone would complete within"
-        stuck = ended(result.operators[0].reason)
-        return PageVerdict(BAD, "Stuck", f"{stuck} {alone} {within}.{until}")
+        return PageVerdict(BAD, "Stuck", f"{held(result)}{alone} {within}.{until}")
     first = filter(None, (result.before_nodes, *result.paused))
     before = "".join(f" {ended(each)}" for each in first)
     if result.refused is not None:
@@ -93,8 +95,11 @@ def _refused(result: Rehearsal) -> Iterator[PageCause]:
 
 
 def _operators(result: Rehearsal) -> Iterator[PageCause]:
-    for held in result.operators:
-        yield PageCause(BAD, "is stuck, which stops no node", "", held.reason, held.remedy, ())
+    for each in result.operators:
+        apart = "is stuck, and the upgrade does not wait for it"
+        title = apart if each.holds is False else "is stuck, which stops no node"
+        level = SEVERE if each.holds is False else BAD
+        yield PageCause(level, title, "", each.reason, each.remedy, ())
 
 
 def _stops(result: Rehearsal) -> Iterator[PageCause]:
@@ -119,7 +124,9 @@ def _moves(vms: Sequence[VmMoves]) -> Iterator[PageCause]:
     for vm in vms:
         moves = f"{count(vm.moves, 'move')} each: migrations or restarts"
         text, item = moves if vm.moves else "They are not moved.", f"{vm.namespace}/{vm.name}"
-        yield PageCause(LEVEL_OF[vm.outcome], str(vm.outcome), "", text, "", (CauseItem(item),))
+        yield PageCause(
+            LEVEL_OF[vm.outcome], in_words(vm.outcome), "", text, "", (CauseItem(item),)
+        )
 
 
 def _gantt(waves: Sequence[Wave]) -> Figure:
@@ -173,7 +180,7 @@ def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
     if result.progress is not None:
         yield "So far", (so_far(result.progress),)
     yield "What objects around the stops report", tuple(map(str, result.reported))
-    yield "The estimate rests on", result.rests_on
+    yield "The estimate rests on", result.conditions
     yield "Not available", result.unseen
 
 

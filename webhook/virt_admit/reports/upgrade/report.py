@@ -87,7 +87,7 @@ class UpgradeReport:
     version: Literal[1]
     by: Driver
     possible: bool | None
-    """Null: it cannot be determined."""
+    """False also while an operator is held. Null: it cannot be determined."""
     unseen: tuple[str, ...]
     duration: UpgradeDuration | None
     """Null unless the upgrade is possible."""
@@ -110,8 +110,8 @@ class UpgradeReport:
     duration_if_fixed: Range | None
     """Null unless ``possible_if_fixed``."""
     operators: tuple[StuckOperator, ...]
-    """KubeVirt and operators of VMs that do not become ready, or whose update is stuck.
-    ``possible`` is about nodes alone.
+    """KubeVirt, operators of VMs and Clusters of Cluster API that do not become ready, or whose
+    update is stuck. Without ``stops``, the nodes do not hold the upgrade up.
     """
     reported: tuple[ReportedProblem, ...]
     """What objects around the stops report as wrong, in their words."""
@@ -129,7 +129,7 @@ class UpgradeReport:
 
 def report(result: Rehearsal) -> UpgradeReport:
     """Return the report of a rehearsal."""
-    duration = result.duration
+    duration = result.ends
     return UpgradeReport(
         version=1,
         by=result.driver,

@@ -11,10 +11,12 @@ from virt_admit.model.evidence import reported
 from virt_admit.model.evidence.reported import WholeCluster
 
 _UPDATERS: Final = re.compile(
-    r"(^|\.)(openshift\.io|operators\.coreos\.com|cattle\.io|harvesterhci\.io|cluster\.x-k8s\.io|"
-    r"kubevirt\.io)$"
+    r"^(?!hypershift\.)(.*\.)?(openshift\.io|operators\.coreos\.com|cattle\.io|harvesterhci\.io|"
+    r"cluster\.x-k8s\.io|kubevirt\.io)$"
 )
-"""The API groups of what updates nodes, KubeVirt and the operators of VMs."""
+"""The API groups of what updates nodes, KubeVirt and the operators of VMs. HyperShift reports on
+hosted clusters, whose nodes are VMs of this one.
+"""
 
 
 def with_reported(result: Rehearsal, cluster: WholeCluster) -> Rehearsal:
@@ -29,7 +31,13 @@ def with_reported(result: Rehearsal, cluster: WholeCluster) -> Rehearsal:
     said = (*stops, *held)
     named = reported.around_named(cluster, said) if said else ()
     refused = () if result.refused is None else tuple(each.reason for each in result.refused.by)
-    told = (*said, *(each.text for each in named), *refused, result.before_nodes, *result.rests_on)
+    told = (
+        *said,
+        *(each.text for each in named),
+        *refused,
+        result.before_nodes,
+        *result.conditions,
+    )
     updaters = () if stops else reported.of_cluster(cluster, told, _UPDATERS)
     every = dict.fromkeys((*named, *updaters))
     return replace(result, reported=tuple(every)[: max(reported.MOST, len(named))])

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
+from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.forecasts.upgrade.upgrade_progress import NodeInFlight, UpgradeProgress
-from virt_admit.model.messages import count, ended, names
+from virt_admit.model.commands import argument, shell
+from virt_admit.model.messages import command_of, count, ended, names
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.sanitize import indented
+from virt_admit.reports.drain.words import down_until
 from virt_admit.reports.unavailable_data import not_available
 
 _MOST: Final = 8
@@ -29,18 +33,21 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     the VMs and the settings that would save time.
 
     An operator that is stuck comes before the answer about the nodes, unless the nodes are stopped
-    too.
+    too, or it is of another cluster.
     """
-    stops = result.possible is False
-    lines = [] if stops else [*_operators(result)]
-    lines += [
+    own = [*_operators(each for each in result.operators if each.holds is not False)]
+    hosted = [*_operators(each for each in result.operators if each.holds is False)]
+    first, later = ([], own + hosted) if result.nodes_complete is False else (own, hosted)
+    lines = [
+        *first,
         _of_nodes(result, start),
         *_release(result),
         *_progress(result.progress, result.stops),
         "",
     ]
-    lines += [*_operators(result), ""] if stops and result.operators else []
+    lines += [*later, ""] if later else []
     lines += _stops(result.stops)
+    lines += [*_refused(result), ""] if result.stops and result.refused is not None else []
     lines += map(str, result.reported)
     lines += [""] if result.reported else []
     lines += _waves(result, start)
@@ -51,8 +58,8 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
         for saving in result.faster
     ]
     lines += _if_fixed(result)
-    if result.rests_on:
-        lines += ["", f"The estimate rests on: {'; '.join(result.rests_on)}."]
+    if result.conditions:
+        lines += ["", f"The estimate rests on: {'; '.join(result.conditions)}."]
     if result.unseen:
         lines += ["", *not_available(result.unseen)]
     return "\n".join(map(indented, lines))
@@ -62,26 +69,43 @@ def verdict(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     """Return what is stuck besides the nodes, whether the upgrade of the nodes completes,
     and in which time.
     """
-    stuck = result.operators if result.possible is not False else ()
-    held = f"{ended(stuck[0].reason)} " if stuck else ""
-    return f"{held}{_of_nodes(result, start)}"
+    return f"{held(result)}{_of_nodes(result, start)}"
+
+
+def held(result: Rehearsal) -> str:
+    """Return which operator is stuck besides the nodes, with a space; empty: none is, or the nodes
+    stop as well.
+    """
+    stuck = [each for each in result.operators if each.holds is not False]
+    return f"{ended(stuck[0].reason)} " if stuck and result.nodes_complete is not False else ""
 
 
 def _of_nodes(result: Rehearsal, start: datetime.datetime | None) -> str:
     nodes = sum(len(wave.nodes) for wave in result.waves)
-    if result.possible is False:
-        return f"No: the upgrade stops ({count(len(grouped(result.stops)), 'cause')})."
+    if result.nodes_complete is False:
+        return f"No: the upgrade stops ({count(_causes(result.stops), 'cause')})."
+    if result.possible is False and result.nodes_complete is None:
+        return f"No: that holds it up. {NODES_UNKNOWN} See below."
     if result.possible is None or result.duration is None:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
     until = f", until {result.duration.clock(start)}" if start is not None else ""
-    more = "more " if result.progress is not None else ""
-    after = " after the operators" if result.before_nodes else ""
+    so_far = result.progress
+    more = "more " if so_far is not None and (so_far.done or so_far.in_flight) else ""
+    after = f" after {before(result.driver)}" if result.before_nodes else ""
     what = f"{nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}"
     return f"{_yes(result)}: {what}in {span(result.duration)}{after}{until}."
 
 
+def before(driver: Driver) -> str:
+    """Return what an update does before the nodes."""
+    return "the operators" if driver is Driver.MACHINE_CONFIG else "that"
+
+
+NODES_UNKNOWN: Final = "It cannot be determined whether the update of the nodes completes."
+
+
 def _yes(result: Rehearsal) -> str:
-    if result.operators:
+    if result.possible is False:
         return "The nodes do not hold it up. Their update alone would complete"
     if result.refused is None:
         return "Yes for the pools that are not paused" if result.paused else "Yes"
@@ -96,6 +120,12 @@ def _release(result: Rehearsal) -> Iterator[str]:
         times = ": the times below count from then" if result.waves else ""
         yield f"{result.before_nodes}{times}."
     yield from map(ended, result.paused)
+    if not result.stops:  # what stops the nodes may be what refuses
+        yield from _refused(result)
+
+
+def _refused(result: Rehearsal) -> Iterator[str]:
+    """Yield what refuses the next release."""
     if result.refused is not None:
         for refusal in result.refused.by[:_MOST]:
             yield f"No for {result.refused.targets}: {ended(refusal.reason)}"
@@ -139,6 +169,10 @@ def so_far(progress: UpgradeProgress) -> str:
     if not progress.done and all(node.maintenance for node in progress.in_flight):
         return "The update of no node is known to have begun."
     verb = "is" if len(progress.done) == 1 else "are"
+    if progress.in_flight and not any(node.begun for node in progress.in_flight):
+        have = "has" if len(progress.done) == 1 else "have"
+        number = f"{len(progress.done)} of {count(progress.total, 'node')}"
+        return f"No node is being updated. {number} {have} the configuration of the pool."
     return f"{len(progress.done)} of {count(progress.total, 'node')} {verb} done."
 
 
@@ -146,10 +180,12 @@ def in_flight(node: NodeInFlight) -> str:
     """Return what a node is doing, since when, and what it waits for."""
     waits = f" and waits for {node.waits_for}" if node.waits_for else ""
     if node.phase is Phase.FAILING:
-        ago = f" for {node.age}" if node.age else ""
-        return f"The update of {node.node} has been failing{ago}" + (
-            f": {node.waits_for}." if node.waits_for else "."
-        )
+        ago = f" for {node.age}" if node.age and node.exact else ""
+        begun = f", which began {node.age} ago," if node.age and not node.exact else ""
+        said = f": {node.waits_for}" if node.waits_for else ""
+        if not node.begun:
+            return f"{node.node} is degraded{ago}{said}."
+        return f"The update of {node.node}{begun} has been failing{ago}{said}."
     now, lasting = _DOES[node.phase]
     if node.maintenance and node.phase is Phase.UPDATING:
         lasting = f"in maintenance ({node.maintenance})"
@@ -165,11 +201,11 @@ _DOES: Final = {
 }
 
 
-def _operators(result: Rehearsal) -> Iterator[str]:
+def _operators(operators: Iterable[StuckOperator]) -> Iterator[str]:
     """Yield which operators do not become ready. The nodes do not wait for them."""
-    for held in result.operators[:_MOST]:
-        yield ended(held.reason)
-        yield f"  to do: {held.remedy}"
+    for each in islice(operators, _MOST):
+        yield ended(each.reason)
+        yield f"  to do: {each.remedy}"
 
 
 def grouped(stops: Sequence[Stop]) -> list[list[Stop]]:
@@ -178,6 +214,13 @@ def grouped(stops: Sequence[Stop]) -> list[list[Stop]]:
     for stop in stops:
         found.setdefault(replace(stop, node="*" if stop.node else ""), []).append(stop)
     return list(found.values())
+
+
+def _causes(stops: Sequence[Stop]) -> int:
+    """Return how many causes stops have: one that ends with what stops a node is no other one."""
+    ends = {shell("virt-admit", "drain", argument(stop.node)) for stop in stops if stop.node}
+    own = [stop for stop in stops if stop.node or command_of(stop.remedy) not in ends]
+    return len(grouped(own))
 
 
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:
@@ -209,7 +252,7 @@ def _if_fixed(result: Rehearsal) -> Iterator[str]:
     possible, duration = result.if_fixed.possible, result.if_fixed.duration
     answer = {
         True: f"it completes in {span(duration)}" if duration is not None else "it completes",
-        False: "it stops",
+        False: "it does not complete",
         None: "it cannot be determined whether it completes",
     }[possible]
     yield (
@@ -227,7 +270,7 @@ def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
         if number == _MOST - 1 and len(waves) > _MOST:
             yield f"  … {len(waves) - _MOST} more waves …"
         first = result.before_nodes and start is None and wave.start.high == 0
-        at = "after the operators" if first else when(wave.start, start)
+        at = f"after {before(result.driver)}" if first else when(wave.start, start)
         begins = "has begun" if flying.issuperset(wave.nodes) else f"begins {at}"
         yield f"  {begins}, ends {when(wave.end, start)}: {some(wave.nodes)}"
     if waves:
@@ -237,27 +280,30 @@ def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
 def _vms(result: Rehearsal) -> Iterator[str]:
     if not result.vms:
         return
-    moves = Counter(vm.moves for vm in result.vms)
-    before = " before it stops" if result.possible is False else ""
-    if set(moves) != {0}:
-        counted = ", ".join(
-            f"{number} {_TIMES.get(times, f'{times} times')}"
-            for times, number in sorted(moves.items())
+    down = [vm for vm in result.vms if vm.is_down_in_place]
+    moves = Counter(vm.moves for vm in result.vms if not vm.is_down_in_place)
+    number = "all" if len(down) == len(result.vms) else len(down)
+    total, place = count(len(result.vms), "VM"), f"{number} shut down on their nodes"
+    before = " before it stops" if result.nodes_complete is False else ""
+    if moves.keys() - {0}:
+        counted = (
+            f"{each} {_TIMES.get(times, f'{times} times')}" for times, each in sorted(moves.items())
         )
-        yield f"{count(len(result.vms), 'VM')}, migrated or restarted{before}: {counted}"
-    elif result.possible is not None:  # else no run says it
-        yield f"{count(len(result.vms), 'VM')}: none is migrated or restarted elsewhere{before}"
+        said = ", ".join((*counted, *((place,) if down else ())))
+        yield f"{total}, migrated or restarted{before}: {said}"
+    elif down:
+        yield f"{total}: {place}{before}{f', {moves[0]} stay there' if moves else ''}"
+    elif not result.unseen:  # else no run says it
+        yield f"{total}: {f'none moves{before}' if before else 'all stay on their nodes'}"
     often = [f"{vm.namespace}/{vm.name} ({vm.moves})" for vm in result.vms if vm.moves > 1]
     if often:
         yield f"  more than once: {names(often)}"
-    waiting = [
-        f"{vm.namespace}/{vm.name}" for vm in result.vms if vm.outcome is VmOutcome.AWAITS_NODE
-    ]
-    if waiting and result.possible:
-        yield f"  shut down until their node is back: {names(waiting)}"
-    off = [f"{vm.namespace}/{vm.name}" for vm in result.vms if vm.outcome is VmOutcome.STOPS]
-    if off:
-        yield f"  shut down, and stay off: {names(off)}"
+    ends: dict[str, list[str]] = {}
+    for vm in sorted(down, key=lambda vm: (vm.outcome is VmOutcome.STOPS, vm.unless)):
+        end = down_until(vm.outcome, vm.unless, several=True)
+        ends.setdefault(end, []).append(f"{vm.namespace}/{vm.name}")
+    for end, which in ends.items():
+        yield f"  {end}: {names(which)}"
 
 
 _TIMES: Final = {0: "not at all", 1: "once", 2: "twice"}
@@ -273,10 +319,12 @@ def _health_checks(result: Rehearsal) -> Iterator[str]:
 
 def when(seconds: Range, start: datetime.datetime | None) -> str:
     """Return the wall-clock times of a range that begins at ``start``; without a start
-    ``+5 min to +7 min``.
+    ``+5 min to +7 min``, or ``within 7 min``.
     """
     if start is not None:
         return seconds.clock(start)
+    if seconds.high and not seconds.low:
+        return f"within {hours(seconds.high)}"
     ends = (f"+{hours(bound)}" if bound else "now" for bound in (seconds.low, seconds.high))
     return " to ".join(dict.fromkeys(ends))
 

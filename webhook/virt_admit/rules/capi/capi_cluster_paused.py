@@ -1,14 +1,20 @@
 """A Cluster of Cluster API, or a part of it, is paused for longer than an hour.
 
 **Why.** ``clusterctl move`` pauses a Cluster, and one that fails leaves it paused. No update,
-scaling or remediation of it happens, and no error or event says so. A warning names what waits for
-it; without that, or where it does not say since when it is paused, it is only reported.
+scaling or remediation of it happens, and no error or event says so. The status of a MachineSet
+stays as it was, so its Machines are counted. A warning names what waits for it; without that, or
+where no Machine is missing and it does not say since when it is paused, it is only reported.
 
 **Fix.** Make sure that no ``clusterctl move`` runs, and set ``spec.paused`` of the Cluster to
 false. What HyperShift pauses, ``spec.pausedUntil`` of its HostedCluster or NodePool ends.
 """
 
-from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_CLUSTER,
+    CAPI_MACHINE_SET,
+    KUBEADM,
+    MACHINE_DEPLOYMENT,
+)
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.remediation import health_checks
@@ -16,7 +22,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
 
 
 @rule(
-    kinds=(CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT),
+    kinds=(CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT, CAPI_MACHINE_SET),
     reads=paused_clusters.READS,
     action=Action.WARN,
     urgency=Urgency.STUCK,
@@ -39,7 +45,7 @@ def check(obj: Object, context: Context) -> Findings:
     )
     nothing = "" if paused.waiting else ", no machine is made, updated or remediated"
     then = advice_of(paused.remedy)
-    certain = paused.waiting and paused.age is not None
+    certain = paused.waiting and (paused.age is not None or paused.is_short)
     yield Finding(
         path,
         check.first_that_fits(path, f"{paused.reason}{nothing}. {then}", f"{paused.title}. {then}"),

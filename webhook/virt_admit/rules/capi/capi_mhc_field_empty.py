@@ -70,10 +70,7 @@ _EMPTY_OBJECTS: Final = tuple(
 @rule(
     kinds=(CAPI_MHC,),
     action=Action.DENY,
-    denials=(
-        *_EMPTY_LISTS,
-        *_EMPTY_OBJECTS,
-    ),
+    denials=(*_EMPTY_LISTS, *_EMPTY_OBJECTS),
     sources=(
         (
             "kubernetes-sigs/cluster-api:api/core/v1beta2/"

@@ -8,17 +8,42 @@ drain.
 
 **Fix.** Set ``LiveMigrateIfPossible``: it migrates the VMs that can migrate and stops the rest.
 ``LiveMigrate`` never stops a VM. Controllers outside KubeVirt set ``External`` on the VMs that they
-handle. The cluster-wide value is right only if they handle every VM without its own strategy.
+handle. The cluster-wide value is right only if they handle every VM without its own strategy: where
+no VM is known for which they do not, this rule says nothing.
 """
 
+from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
-from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findings, Object, rule
+from virt_admit.rule import (
+    HCO,
+    KUBEVIRT,
+    NODE,
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    rule,
+)
 
 
 @rule(
     kinds=(HCO, KUBEVIRT),
-    reads={HCO: (), NODE: ("metadata.labels",)},
+    reads={
+        HCO: (),
+        NODE: ("metadata.labels",),
+        VM: (
+            "metadata.labels",
+            "metadata.ownerReferences",
+            "spec.template.metadata.labels",
+            "spec.template.spec.evictionStrategy",
+        ),
+        VMI: ("metadata.labels", "metadata.ownerReferences", "spec.evictionStrategy"),
+    },
     action=Action.WARN,
     sources=(
         "OpenShift Virtualization, Nodes 10.1.1",
@@ -31,6 +56,10 @@ from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findi
 def check(obj: Object, context: Context) -> Findings:
     strategy = setting(obj, Setting.EVICTION_STRATEGY)
     if strategy.value == "External":
+        unread = [*more_may_exist(context.cluster, VM), *more_may_exist(context.cluster, VMI)]
+        if not _is_inherited(context.cluster, whole=not unread):
+            yield from unread
+            return
         yield Finding(
             strategy.path,
             "External leaves evictions to a controller outside KubeVirt. VMs that it does not "
@@ -43,3 +72,15 @@ def check(obj: Object, context: Context) -> Findings:
             "a drain stops every VM that does not set its own strategy, even if it could migrate. "
             "Set LiveMigrateIfPossible.",
         )
+
+
+def _is_inherited(cluster: Cluster, *, whole: bool) -> bool:
+    """Return whether a VM has no strategy of its own and no controller that moves it; one will come
+    where there is none at all.
+    """
+    known = [*cluster.known(VM), *cluster.known(VMI)]
+    return (whole and not known) or any(
+        not vms.vmi_spec(obj)["evictionStrategy"].present
+        and not vms.has_mover(obj, (*obj.labels, *vms.vmi_template(obj)["metadata"]["labels"].map))
+        for obj in known
+    )

@@ -9,14 +9,27 @@ several nodes drain at once.
 """
 
 from virt_admit.forecasts.placement import headroom
+from virt_admit.forecasts.placement.absent import owed_nodes
 from virt_admit.forecasts.placement.headroom import Headroom
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.scheduler.resources import MEMORY, show
-from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, count, names, rule
+from virt_admit.rule import (
+    NODE,
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    count,
+    names,
+    rule,
+    union,
+)
 
 
 @rule(
     kinds=(NODE,),
-    reads=headroom.READS,
+    reads=union(headroom.READS, owed_nodes.READS),
     action=Action.WARN,
     event="MigrationImpossible",
     at_admission=False,
@@ -38,7 +51,8 @@ def check(node: Object, context: Context) -> Findings:
     yield Finding(
         node.metadata["name"].path,
         f"the VMs{several} need {needed} of memory, but the other nodes have {free} "
-        f"free{_while(found)}, so a drain of this node leaves VMs without room. {_remedy(found)}",
+        f"free{_while(found)}, so a drain of this node leaves VMs without room. "
+        f"{_remedy(found, context.cluster)}",
         value=node.name,
     )
 
@@ -52,7 +66,9 @@ def _while(found: Headroom) -> str:
     return f" while {names(found.away, 60)} {'takes' if len(found.away) == 1 else 'take'} no VMs"
 
 
-def _remedy(found: Headroom) -> str:
+def _remedy(found: Headroom, cluster: Cluster) -> str:
     if not found.enough_later:
-        return "Add a node or move VMs."
-    return f"Bring {'it' if len(found.away) == 1 else 'them'} back first."
+        first = owed_nodes.first_step(cluster)
+        return f"{first}, else move VMs." if first else "Add a node or move VMs."
+    again = "it takes" if len(found.away) == 1 else "they take"
+    return f"Drain this node only once {again} VMs again."

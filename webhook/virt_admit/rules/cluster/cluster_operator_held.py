@@ -1,4 +1,5 @@
-"""The update of an operator of VMs, of their nodes or of their disks does not go on.
+"""The update of an operator of VMs, of their nodes or of their disks does not go on, or the
+InstallPlan of another operator has failed.
 
 **Why.** The Operator Lifecycle Manager does not try a failed InstallPlan again, and waits for a
 ClusterServiceVersion that is not ready. The operator stays at its old release, also without its
@@ -10,12 +11,18 @@ pod, a catalog that does not answer, an approval, an OperatorGroup too many. ``v
 has the whole reason, and the remedy with its command.
 """
 
+import re
+from typing import Final
+
 from virt_admit.model import messages
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes.kinds import SUBSCRIPTION
 from virt_admit.model.node_updates import operator_updates
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
+
+_FURTHER: Final = re.compile(r" \(kubectl [^()]{1,400}\)")
+"""The commands of later steps: the first one stands beside the finding."""
 
 
 @rule(
@@ -43,10 +50,18 @@ def check(subscription: Object, context: Context) -> Findings:
         if held.subscription.full_name == subscription.full_name:
             path = subscription.at("status", "currentCSV").path
             then = messages.advice_of(held.remedy)
+            short = _FURTHER.sub("", then)
+            more = " Commands: virt-admit upgrade." if short != then else ""
             message = check.first_that_fits(
-                path, f"{held.brief} {then}", f"{held.terse} {then}", held.brief
+                path,
+                f"{held.brief} {then}",
+                f"{held.brief} {short}{more}",
+                f"{held.terse} {then}",
+                f"{held.brief} {short}",
+                held.brief,
             )
-            told = messages.command_of(held.remedy) if message.endswith(then) else ""
+            whole = message != held.brief or not held.of_vms  # else upgrade tells the remedy
+            told = messages.command_of(held.remedy) if whole else ""
             yield Finding(
                 path,
                 message,

@@ -98,12 +98,10 @@ def _late_of_openshift(cluster: Cluster) -> Mapping[str, OverdueMachine]:
 
 def _set_of(machine: Object, context: Context) -> Object | None:
     """Return the MachineSet of a Machine, as far as it is known."""
-    owner = machine.controller
     kind = CAPI_MACHINE_SET if kinds.of(machine) is CAPI_MACHINE else MACHINE_SET
-    if owner is None or owner["kind"].text != kind.kind:
-        return None
-    known = context.cluster.known(kind, machine.namespace)
-    return next((each for each in known if each.name == owner["name"].text), None)
+    name = machine.owned_by(kind.kind)
+    known = context.cluster.known(kind, machine.namespace) if name else ()
+    return next((each for each in known if each.name == name), None)
 
 
 def _scaled(machine: Object, owner: Object) -> str:

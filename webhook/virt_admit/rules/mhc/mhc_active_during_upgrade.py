@@ -22,7 +22,7 @@ def check(obj: Object, context: Context) -> Findings:
     if view.paused.present or view.handler:
         return
     version = context.cluster.get(CLUSTER_VERSION, "", "version")
-    if version is not None and version.condition("Progressing")["status"].text == "True":
+    if version is not None and version.is_true("Progressing"):
         yield Finding(
             obj.metadata["annotations"].path,
             "the cluster is being updated: the check may delete machines whose nodes are only "

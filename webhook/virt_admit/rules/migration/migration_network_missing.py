@@ -25,8 +25,13 @@ def check(obj: Object, context: Context) -> Findings:
     namespace, name = network
     namespace = namespace or obj.namespace or "default"
     if context.cluster.get(NAD, namespace, name) is None:
-        yield Finding(
-            migration_limits.block(obj)["network"].path,
-            f"NetworkAttachmentDefinition {namespace}/{name} does not exist, so virt-handler could "
-            "not start on any node. Create it first or correct the name.",
+        path = migration_limits.block(obj)["network"].path
+        other = migration_limits.elsewhere(f"{namespace}/{name}", context.cluster)
+        missing = f"NetworkAttachmentDefinition {namespace}/{name} does not exist{other}"
+        message = check.first_that_fits(
+            path,
+            f"{missing}, so virt-handler does not start again on any node. Create it first or "
+            "correct the name.",
+            f"{missing}: virt-handler starts on no node. Create it.",
         )
+        yield Finding(path, message)

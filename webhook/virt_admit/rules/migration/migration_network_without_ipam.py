@@ -50,10 +50,8 @@ def _is_written(obj: Object, network: tuple[str, str], cluster: Cluster) -> bool
     """Whether HyperConverged writes the setting into a KubeVirt: the finding is there, and a change
     of KubeVirt is taken back.
     """
-    owner = obj.controller
-    if owner is None or owner["kind"].text != HCO.kind:
-        return False
-    found = cluster.get(HCO, obj.namespace, owner["name"].text or "")
+    owner = obj.owned_by(HCO.kind)
+    found = cluster.get(HCO, obj.namespace, owner) if owner else None
     return found is not None and migration_limits.network(found) == network
 
 

@@ -58,10 +58,8 @@ _ROUND: Final = (
 
 def _denial(name: str, minimum: Fraction, maximum: Fraction | None, allowed: str) -> cel.Denial:
     """Return the denial of a factor in CEL."""
-    field, value = (
-        f"{_EXPERIMENTAL}.?stallDetector.?{name}",
-        f"{_EXPERIMENTAL}.?stallDetector.?{name}.orValue(null)",
-    )
+    field = f"{_EXPERIMENTAL}.?stallDetector.?{name}"
+    value = f"{_EXPERIMENTAL}.?stallDetector.?{name}.orValue(null)"
     fits = f"x >= {float(minimum)}" + ("" if maximum is None else f" && x <= {float(maximum)}")
     return cel.Denial(
         when=(

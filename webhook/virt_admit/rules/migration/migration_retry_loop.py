@@ -3,38 +3,42 @@
 **Why.** KubeVirt repeats migrations for drains and updates forever, and each attempt takes five
 minutes or more. Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps
 only the five newest attempts. A migration whose target pod is on the node of the VM cannot succeed
-either: its scheduler ignores the anti-affinity of the pod.
+either: its scheduler ignores the anti-affinity of the pod. One that a person asked for is not
+repeated, and ends without a word on the VM if its target pod does not start.
 
 **Fix.** Remove the cause: an obsolete CPU model, no other node that fits, or limits that are too
 low for the VM. Only ``scan`` and ``check`` report this.
 """
 
 from virt_admit.forecasts.drain import typed_remedies, vm_outcomes
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import (
     evacuation_marks,
     launcher_changes,
     vm_states,
     vm_states_failures,
     vm_states_motion,
+    vm_states_outcomes,
     vm_states_targets,
 )
 from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel
+from virt_admit.forecasts.drain.states.vm_states_kinds import StateEffect, VmState
 from virt_admit.forecasts.drain.targets import rejected_targets
 from virt_admit.forecasts.placement import no_target
 from virt_admit.model import messages
 from virt_admit.model.commands import shell, virtctl
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
-from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
+from virt_admit.model.kubevirt.instances import migration_failures, migrations, storage, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import advice_of, command_of, cut, cut_middle
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId, problem_of
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 
 @rule(
     kinds=(VMI,),
-    reads=vm_outcomes.READS,
+    reads=union(vm_outcomes.READS, {VMI: ()}),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     effect=True,
@@ -65,7 +69,7 @@ def check(vmi: Object, context: Context) -> Findings:
         elif reason.endswith("Restart the VM."):
             command = virtctl("restart", vmi.name, vms.namespace_of(vmi))
         else:
-            command = _command(vmi, place, context)
+            command = _command(vmi, failed[-1], place, context)
         yield Finding(
             vmi["status"]["migrationState"].path,
             f"the last {len(failed)} automatic migrations failed and KubeVirt retries forever: "
@@ -74,13 +78,37 @@ def check(vmi: Object, context: Context) -> Findings:
             problem=_problem(vmi, context),
             command=command,
         )
+    elif not vmi.at("status", "evacuationNodeName").text and not vmi.deleted:
+        yield from _held_target(vmi, state, context)
     yield from more_may_exist(context.cluster, VMIM)
 
 
-def _command(vmi: Object, place: Problem | None, context: Context) -> str:
+def _held_target(vmi: Object, state: VmState, context: Context) -> Findings:
+    """Yield that a migration without a drain does not go on, as its target pod does not start."""
+    held = vm_states_outcomes.held_target(vmi, state, context.cluster)
+    brief = vm_states_targets.in_brief(state, context.cluster)
+    if held is None or state.migration is None or not (brief or held.effect is StateEffect.BLOCKS):
+        return  # why is not known
+    path, advice = vmi["status"]["migrationState"].path, advice_of(held.remedy)
+    begin = f"migration {state.migration.name} does not go on: "
+    reasons = (held.reason, brief or held.reason)
+    choices = [f"{begin}{messages.ended(each)} {advice}" for each in reasons]
+    room = check.room(path) - len(f"{begin} {advice}") - 1
+    choices.append(f"{begin}{messages.ended(messages.shorten(reasons[1], room))} {advice}")
+    yield Finding(
+        path,
+        check.first_that_fits(path, *choices),
+        problem=_problem(vmi, context),
+        command=command_of(held.remedy),
+    )
+
+
+def _command(vmi: Object, last: Object, place: Problem | None, context: Context) -> str:
     """Return the command of a remedy: of the place, or for migrations that time out."""
     if place is not None:
         return place.command
+    if held := storage.held_by_swtpm(vmi, _failure(last)):
+        return command_of(changed_disks.safe(held.remedy, vmi, context.cluster))
     if rejected := rejected_targets.problem(vmi, context.cluster):
         return rejected.command
     late = vm_states_failures.of_load(vmi, context.cluster) is not None
@@ -115,9 +143,7 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
     if place is not None:
         way = typed_remedies.stopped(place, vmi, context.cluster) or place
         return f"{place.reason}; {way.remedy.removesuffix(f': {way.command}')}"
-    failure = migration_failures.essence(
-        last.at("status", "migrationState", "failureReason").text or ""
-    )
+    failure = _failure(last)
     if vm_states_failures.is_of_launcher(vmi, context.cluster):
         fails = launcher_changes.words(vmi, context.cluster)
         return (
@@ -133,6 +159,8 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
         if words:  # else KubeVirt aborted them, and its own words say why
             return f"they were cancelled{words}. {messages.sentence(timed_out.remedy)}"
         return f"{timed_out.reason}. {messages.sentence(timed_out.remedy)}"
+    if held := storage.held_by_swtpm(vmi, failure):
+        return f"{held.reason}. {advice_of(changed_disks.safe(held.remedy, vmi, context.cluster))}"
     if failure:
         remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])
         return f"migration {last.name} failed: {cut_middle(failure, 200)}. {remedy}"
@@ -146,4 +174,10 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
     return (
         f"no reason is reported. Check migration {last.name} and the migration timeouts and "
         "bandwidth."
+    )
+
+
+def _failure(last: Object) -> str:
+    return migration_failures.essence(
+        last.at("status", "migrationState", "failureReason").text or ""
     )

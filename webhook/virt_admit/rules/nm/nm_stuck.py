@@ -11,7 +11,7 @@ uncordons the node.
 
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
-from virt_admit.model.messages import count, cut, names
+from virt_admit.model.messages import count, cut_middle, names
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
@@ -37,7 +37,7 @@ def check(obj: Object, _context: Context) -> Findings:
     if hang.pending:
         what = f"{count(len(hang.pending), 'pod')} left: {names(hang.pending, 160)}"
     else:
-        what = cut(" ".join(hang.error.split()) or f"phase {hang.phase}", 200)
+        what = cut_middle(" ".join(hang.error.split()) or f"phase {hang.phase}", 200)
     node = obj.at("spec", "nodeName").text
     yield Finding(
         obj.at("status", "phase").path,

@@ -1,30 +1,36 @@
-"""The pod of a CSI driver does not come back to a node, as its DaemonSet does not tolerate a taint.
+"""The pod of a CSI driver does not come back to a node, or does not start there.
 
 **Why.** No volume of the driver can be mounted on the node: pods that start there, also the target
 pods of migrations, stay in ContainerCreating. A pod of a DaemonSet that ran before the node was
 tainted goes on running, and is lost with the next restart or roll-out. CSINode may list the driver
 long after that.
 
-**Fix.** Let the DaemonSet tolerate the taint, where its chart or its operator sets that, or take
-the taint off.
+A pod that is there, but runs none of its containers for five minutes, registers no driver either:
+it waits for another part of the storage, as after a reboot into a kernel for which a module lacks.
+
+**Fix.** Repair the pod that the finding names; until then cordon the node. Or let the DaemonSet
+tolerate the taint, where its chart or its operator sets that, or take the taint off.
 """
 
 from collections.abc import Iterator, Mapping
 
 from virt_admit.forecasts.placement.components import driver_daemons
 from virt_admit.forecasts.placement.components.driver_daemons import AbsentPod
+from virt_admit.forecasts.placement.starts import started_pods
 from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.reads import LateReads, Reads, union
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import advice_of, command_of, names
 from virt_admit.rule import NODE, POD, Action, Context, Finding, Findings, Object, Urgency, rule
 
 
 def _reads() -> Reads:
     from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415 - see LateReads
+    from virt_admit.model.evidence import kernel_modules  # noqa: PLC0415 - see LateReads
 
     own: Reads = {POD: ("metadata.creationTimestamp", "spec.nodeName", "status.phase")}
-    return union(start_obstacles.READS, driver_daemons.READS, own)
+    return union(start_obstacles.READS, driver_daemons.READS, kernel_modules.READS, own)
 
 
 @rule(
@@ -56,6 +62,21 @@ def check(node: Object, context: Context) -> Findings:
             value=driver,
             command=command_of(found.remedy),
         )
+    yield from _unstarted(node, context.cluster)
+
+
+def _unstarted(node: Object, cluster: Cluster) -> Findings:
+    """Yield the drivers whose pod is there and does not start."""
+    from virt_admit.forecasts.placement.components import node_drivers  # noqa: PLC0415
+
+    path = node.metadata["name"].path
+    for driver in () if _runs_no_vms(node) else node_drivers.unstarted(cluster).get(node.name, ()):
+        why = node_drivers.because(driver, node.name, cluster)
+        remedy = node_drivers.remedy(driver, node.name, cluster)
+        begin = f"CSI driver {driver} is not registered, so no volume of it can be mounted here"
+        texts = (f"{begin}{why}. {advice_of(remedy)}", f"{begin}{why}.", f"{begin}.")
+        told = check.first_that_fits(path, *texts)
+        yield Finding(path, told, value=driver, command=command_of(remedy))
 
 
 def _runs_no_vms(node: Object) -> bool:
@@ -71,7 +92,7 @@ def _texts(
     driver: str, gone: AbsentPod, pods: list[Object], node: str, cluster: Cluster
 ) -> Iterator[str]:
     """Yield the message, the longest form first."""
-    begin = f"{gone.why}, so no volume of driver {driver} can be mounted there"
+    begin = f"{gone.words}, so no volume of driver {driver} can be mounted there"
     held, then = _held(pods, cluster), advice_of(gone.remedy)
     others = driver_daemons.also_at_risk(gone, node, cluster)
     risk = f" {names(others, 60)}: the same after the next restart of its pod." if others else ""
@@ -84,8 +105,8 @@ def _held(pods: list[Object], cluster: Cluster) -> str:
     """Return which pods wait for the driver, and for how long."""
     if not pods:
         return ""
-    first = min(pods, key=lambda each: each.metadata["creationTimestamp"].text or "~")
-    since = clock.lasting(first.metadata["creationTimestamp"].text, cluster)
+    first = min(pods, key=lambda each: each.created or "~")
+    since = clock.lasting(first.created, cluster)
     which = names((pod.full_name for pod in pods), 80)
     return f", and {which} cannot start{since}"
 
@@ -93,19 +114,15 @@ def _held(pods: list[Object], cluster: Cluster) -> str:
 def _waiting(node: str, cluster: Cluster) -> Iterator[tuple[str, Object]]:
     """Yield the pods of a node that say that a driver is missing, each with the driver."""
     # files alone know no pods that start
-    from virt_admit.forecasts.placement import pod_starts  # noqa: PLC0415
     from virt_admit.forecasts.placement.components import node_drivers  # noqa: PLC0415
 
     for pod in cluster.cached(_pending).get(node, ()):
-        named = node_drivers.named_by(pod_starts.said(pod, cluster), node)
+        named = node_drivers.named_by(started_pods.of(pod, cluster).said, node)
         if named is not None and named[0] == node:
             yield named[1], pod
 
 
 def _pending(cluster: Cluster) -> Mapping[str, list[Object]]:
     """Return the pods that have not started, by node."""
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        if pod.at("status", "phase").text == "Pending":
-            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
-    return found
+    waiting = (pod for pod in cluster.known(POD) if pod.at("status", "phase").text == "Pending")
+    return grouped(waiting, lambda pod: pod.at("spec", "nodeName").text or "")

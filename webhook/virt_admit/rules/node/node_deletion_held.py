@@ -37,8 +37,5 @@ def check(node: Object, context: Context) -> Findings:
     begin = f"this node is {found.state}, kept by {found.mark}."
     waits = cut(found.waits, max(40, check.room(path) - len(f"{begin}  {advice}")))
     yield Finding(
-        path,
-        " ".join((begin, waits, advice)),
-        value=node.name,
-        command=command_of(found.remedy),
+        path, " ".join((begin, waits, advice)), value=node.name, command=command_of(found.remedy)
     )

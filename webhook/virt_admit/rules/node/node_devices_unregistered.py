@@ -4,10 +4,12 @@
 ``devices.kubevirt.io/kvm``, ``tun`` or ``vhost-net``. VMs there run on, and none starts or arrives.
 If all nodes are so, a VM that stops stays off.
 
-**Fix.** The log of virt-handler says why the kubelet refuses the plugins. KubeVirt before 0.58 does
-not work with kubelets since 1.25: update KubeVirt. Else look whether the kubelet has another root
-directory than ``/var/lib/kubelet``. A device that the host lacks is not the cause: its plugin
-registers all the same.
+**Fix.** The log of virt-handler says why they are not registered. KubeVirt before 0.58 does not
+work with kubelets since 1.25: update KubeVirt. If the kubelet has another root directory than
+``/var/lib/kubelet`` of the host, which virt-handler mounts (k0s has ``/var/lib/k0s/kubelet``; see
+its ``--root-dir`` on the node), bind mount it there and delete the virt-handler pod of that node
+while no migration from or to it runs; virt-operator takes a roll-out of the DaemonSet back. A
+device that the host lacks is not the cause: its plugin registers all the same.
 """
 
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Ur
     at_admission=False,
     sources=(
         "kubevirt/kubevirt:pkg/virt-handler/heartbeat/heartbeat.go#do",
+        "https://github.com/kubevirt/kubevirt/issues/5913",
         "https://github.com/kubevirt/kubevirt/issues/8478",
         "https://github.com/kubevirt/kubevirt/pull/8451",
     ),
@@ -35,10 +38,8 @@ def check(node: Object, context: Context) -> Findings:
         return
     found = unserved_nodes.unregistered(cluster)
     path, remedy = node.metadata["name"].path, unserved_nodes.remedy(found, cluster)
-    every, known = (
-        unserved_nodes.is_everywhere(found, cluster),
-        unserved_nodes.versions(found, cluster),
-    )
+    every = unserved_nodes.is_everywhere(found, cluster)
+    known = unserved_nodes.versions(found, cluster)
     yield Finding(
         path,
         check.first_that_fits(path, *_texts(found, remedy, every, known, context)),
@@ -61,5 +62,6 @@ def _texts(
         f"{which}: {effect}{lasts}. {advice}",
         f": {effect}{lasts}. {advice}",
         f". {advice}",
+        f". {advice.partition(' (kubectl ')[0]}.",
     ):
         yield f"{why}{end}"

@@ -10,6 +10,7 @@ node is empty.
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Final
 
 from virt_admit.forecasts.drain import pod_evictions, progress, typed_remedies
 from virt_admit.forecasts.drain.budgets import evicted_pods
@@ -79,11 +80,15 @@ def check(node: Object, context: Context) -> Findings:
         told = ended(cut(words, check.room(path) - len(begin) - 1))
         whole = (
             f"{begin}{ended(words)} {ended(each)}"
-            for each in (advice, advice.partition(", because ")[0])
+            for each in (advice, *(advice.partition(mark)[0] for mark in _LATER))
         )
         message = check.first_that_fits(path, *whole, f"{begin}{told}")
         command = command_of(remedy) or shell("virt-admit", "drain", argument(node.name))
         yield Finding(path, message, value=node.name, problem=found.id, command=command)
+
+
+_LATER: Final = (", because ", ", or ", ", and ")
+"""What follows the first step of a remedy, which is said where the rest has no room."""
 
 
 def _is_of_the_moment(blocker: Blocker, start: DrainStart, cluster: Cluster) -> bool:
@@ -94,8 +99,7 @@ def _is_of_the_moment(blocker: Blocker, start: DrainStart, cluster: Cluster) -> 
     """
     if start.cause is not DrainCause.CORDON or blocker.kind != PDB.kind or not blocker.now:
         return False
-    refuses = clock.since(blocker.since, cluster)
-    return refuses is None or refuses < _PATIENCE
+    return not clock.has_lasted(blocker.since, _PATIENCE, cluster)
 
 
 def _begin(start: DrainStart, machine: Object | None, lasts: str) -> str:

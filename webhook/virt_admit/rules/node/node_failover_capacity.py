@@ -16,14 +16,17 @@ from dataclasses import dataclass
 from virt_admit.forecasts.outage import failover, failover_nodes
 from virt_admit.forecasts.outage.failover_nodes import WorstLoss
 from virt_admit.forecasts.outage.tolerance import ONE_NODE, Tolerance
+from virt_admit.forecasts.placement.absent import owed_nodes
 from virt_admit.forecasts.placement.components import node_initializers
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubevirt.launcher import without_kvm
 from virt_admit.model.kubevirt.settings import removed_operators
+from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import cordoners
 from virt_admit.model.node_updates.operators import node_removals
-from virt_admit.model.scheduler.resources import show
+from virt_admit.model.scheduler.resources import PODS, show
 from virt_admit.rule import Action, Context, Finding, Findings, Object, choice, param, rule, union
 
 
@@ -41,7 +44,14 @@ class Params:
 
 @rule(
     kinds=(NODE,),
-    reads=union(failover.READS, node_initializers.READS, removed_operators.READS, cordoners.READS),
+    reads=union(
+        failover.READS,
+        node_initializers.READS,
+        owed_nodes.READS,
+        removed_operators.READS,
+        cordoners.READS,
+        without_kvm.READS,
+    ),
     action=Action.WARN,
     event="NoFailover",
     at_admission=False,
@@ -64,11 +74,24 @@ def check(node: Object, context: Context[Params]) -> Findings:
             path,
             *(
                 f"{_problem(found)}. {remedy}"
-                for remedy in (*_open(cluster), *_initialize(cluster), *_REMEDIES)
+                for remedy in (
+                    *_virtualize(found, cluster),
+                    *_open(cluster),
+                    *_initialize(cluster),
+                    *_owed(cluster),
+                    *_REMEDIES,
+                )
             ),
         ),
         value=node.name,
     )
+
+
+def _virtualize(worst: WorstLoss, cluster: Cluster) -> Iterator[str]:
+    """Yield the remedy while others have no KVM: smaller VMs need it as well."""
+    if worst.resource == without_kvm.KVM and (nodes := without_kvm.found(cluster)):
+        yield f"{capital(without_kvm.words(nodes))}. {capital(without_kvm.way(nodes, cluster))}."
+        yield f"{capital(without_kvm.words(nodes))}."
 
 
 def _open(cluster: Cluster) -> Iterator[str]:
@@ -98,6 +121,12 @@ def _initialize(cluster: Cluster) -> Iterator[str]:
         yield f"{repair}, make VMs smaller or stop some; see virt-admit outage --worst 1."
 
 
+def _owed(cluster: Cluster) -> Iterator[str]:
+    """Yield the remedy while a node that the cluster has, or is to get, does not take VMs."""
+    if first := owed_nodes.first_step(cluster):
+        yield f"{first}, else stop VMs; see virt-admit outage --worst 1."
+
+
 _REMEDIES = (
     "Add a node, make VMs smaller or stop some; see virt-admit outage --worst 1.",
     "Add a node or stop VMs.",
@@ -113,6 +142,11 @@ def _problem(found: WorstLoss) -> str:
             f"{found.resource} each or more, and the other nodes have {found.places} such places"
         )
     needed, free = show(found.resource, found.needed), show(found.resource, found.free)
+    if found.resource == PODS:
+        return (
+            f"the loss of {where} leaves VMs without room: they are {needed} pods, and the limits "
+            f"of pods of the other nodes leave {free}"
+        )
     return (
         f"the loss of {where} leaves VMs without room: they need {needed} of {found.resource} on "
         f"the other nodes, which have {free} free"

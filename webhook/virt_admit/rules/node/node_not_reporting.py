@@ -13,15 +13,22 @@ certificate, the node runs: approve its CertificateSigningRequest. If these requ
 kubelet, and approve none of them.
 """
 
+from typing import Final
+
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.forecasts.remediation import awaited_return, exclusions, hand_reboots
+from virt_admit.forecasts.remediation import (
+    awaited_return,
+    exclusions,
+    failed_remediations,
+    hand_reboots,
+)
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, VMI
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import advice_of, command_of, count, names
+from virt_admit.model.messages import advice_of, capital, command_of, count, names
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
@@ -70,8 +77,7 @@ def check(node: Object, context: Context) -> Findings:
     drains = "" if waits else ", and a drain never completes"
     subjects = ("its VMs",) if unseen else (named, number) if found else ("",)
     effects = [
-        f"{vms} cannot migrate{drains}" if vms else "no pod of it is seen to end"
-        for vms in subjects
+        f"{vms} {_MIGRATES}{drains}" if vms else "no pod of it is seen to end" for vms in subjects
     ]
     if not found and (
         left := next(volume_attachments.left_in_use(node.name, context.cluster), None)
@@ -82,7 +88,14 @@ def check(node: Object, context: Context) -> Findings:
         begin = f"this node has not reported for {duration(over.lasts)}; {over.words}"
     if pending is not None and pending.alias:
         effects = [f"it {pending.reason}"]
-    ways = [(what, way) for way in (advice, advice.partition("; ")[0]) for what in effects]
+    brief = advice.partition("; ")[0]
+    ways = [(what, way) for way in (advice, brief) for what in effects]
+    failed = failed_remediations.of_any(node.name, context.cluster)
+    if failed is not None and failed.remedy == advice:
+        stay = (each.replace(_MIGRATES, f"{_MIGRATES} or restart") for each in effects)
+        shown = (words for each in stay for words in (each, each.removesuffix(drains)))
+        because = [f"{what}. {capital(failed.reason)}" for what in shown]
+        ways[:0] = [(what, way) for what in because for way in (advice, brief)]
     yield Finding(
         path,
         check.first_that_fits(path, *(f"{begin}: {what}. {advice_of(way)}" for what, way in ways)),
@@ -92,3 +105,6 @@ def check(node: Object, context: Context) -> Findings:
     )
     if unseen:
         yield Unseen(unseen)
+
+
+_MIGRATES: Final = "cannot migrate"

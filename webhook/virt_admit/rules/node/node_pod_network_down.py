@@ -6,7 +6,8 @@ virt-handler sends the memory over the pod network. A drain of another node ends
 find a third one.
 
 So it is, too, if the range of pod addresses of the node is full, in truth or by reservations that
-were left.
+were left. A node whose pods have all of its range is named even if no pod lacks one yet, where the
+kubelet admits more pods, so that kube-scheduler goes on choosing it.
 
 **Fix.** Repair the pod that the finding names before another node is drained or rebooted. A pod
 that is not ready for less than five minutes is not named: it is updated, or starts again. A plugin
@@ -15,9 +16,10 @@ is named if it fails for at least two pods for five minutes, and no newer pod is
 
 from collections.abc import Iterator
 
-from virt_admit.forecasts.placement import pod_networks
+from virt_admit.forecasts.placement import pod_networks, virt_handlers
 from virt_admit.forecasts.placement.components import network_plugins
 from virt_admit.model.commands import kubectl
+from virt_admit.model.evidence import full_ranges
 from virt_admit.model.kubernetes import clock, node_health, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
@@ -62,8 +64,10 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
 )
 def check(node: Object, context: Context) -> Findings:
     cluster = context.cluster
-    if nodes.SCHEDULABLE not in node.labels or node_health.silence(node, cluster):
+    if node_health.silence(node, cluster):
         return  # of a node that does not report, this says nothing
+    if nodes.SCHEDULABLE not in node.labels and virt_handlers.pod(cluster, node.name) is None:
+        return  # KubeVirt labels a new node once virt-handler has started there
     path, remedy = node.metadata["name"].path, pod_networks.remedy(cluster, node.name)
     texts = list(_texts(node, remedy, cluster))
     if texts:
@@ -77,10 +81,17 @@ def _texts(node: Object, remedy: str, cluster: Cluster) -> Iterator[str]:
     agent, unavailable = pod_networks.agent(cluster, node.name), _unavailable(node, cluster)
     plugin = network_plugins.failing(cluster, node.name)
     if plugin is not None and (agent is None or pod_networks.is_router(agent)):
-        yield f"no VM starts or arrives here: {plugin.words(cluster)}. {advice_of(remedy)}"
+        words = f"no VM starts or arrives here: {plugin.words(cluster)}"
+        if agent is not None:
+            yield f"{words}, and {pod_networks.words(agent, cluster)}. {advice_of(remedy)}"
+        yield f"{words}. {advice_of(remedy)}"
         yield f"no VM starts or arrives here: {plugin.brief}. {advice_of(remedy)}"
         return
     if agent is None:
+        if (full := full_ranges.used_up(node.name, cluster)) is not None:
+            yield f"no VM starts or arrives here: {full.what}. {advice_of(remedy)}"
+            yield f"no VM starts or arrives here: {full.what}"
+            return
         if unavailable:
             yield (
                 f"{capital(unavailable)}, so no new pod starts on this node. Repair its pod "

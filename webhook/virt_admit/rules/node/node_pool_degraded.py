@@ -10,12 +10,12 @@ removed.
 
 from datetime import timedelta
 
+from virt_admit.model import machine_pools, messages
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.messages import cut_middle
-from virt_admit.model.node_updates import config_pool_updates
+from virt_admit.model.node_updates import config_pool_updates, daemon_errors
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
@@ -23,12 +23,14 @@ _PATIENCE = timedelta(minutes=10)
 """A daemon that tries again, as after the API was away for a moment,
 has ended its error by then.
 """
+_SHORTEST = 200
+"""What of the error has to remain beside the remedy."""
 _KINDS = ("NodeDegraded", "RenderDegraded", "Degraded")
 
 
 @rule(
     kinds=(MACHINE_CONFIG_POOL,),
-    reads=union(clock.READS, {MACHINE_CONFIG_POOL: ()}),
+    reads=union(clock.READS, {MACHINE_CONFIG_POOL: (), NODE: config_pool_updates.ERROR_FIELDS}),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     event="UpdateHeld",
@@ -46,23 +48,29 @@ def check(pool: Object, context: Context) -> Findings:
     if found is None or not said or pool.at("spec", "paused").boolean:
         return
     since = found["lastTransitionTime"].text
-    age = clock.since(since, context.cluster)
-    if age is None and since:
-        yield from more_may_exist(context.cluster, NODE)  # whose heartbeats tell the time
+    if not clock.is_overdue(since, _PATIENCE, context.cluster):
         return
-    if age is not None and age < _PATIENCE:
-        return
-    lasts = f" for {clock.duration(age)}" if age is not None else ""
-    begin, end, path = (
-        f"it is degraded{lasts}: ",
-        ". virt-admit upgrade has the remedy.",
-        found["status"].path,
-    )
+    begin = f"it is degraded{clock.lasting(since, context.cluster)}: "
+    path = found["status"].path
+    whole = _remedy(pool, context)
+    # upgrade has the command
+    remedy = messages.advice_of(whole.partition(": oc ")[0].partition("; ")[0])
+    shortest = min(_SHORTEST, len(said))
+    fits = whole and len(begin) + len(remedy) + shortest <= check.room(path)
+    end = f". {remedy}" if fits else ". virt-admit upgrade has the remedy."
     words = cut_middle(said.rstrip("."), check.room(path) - len(begin) - len(end))
     yield Finding(
         path,
         f"{begin}{words}{end}",
         value=pool.name,
         problem=problem_of(ProblemCause.POOL_DEGRADED, pool),
-        command=shell("virt-admit", "upgrade"),
+        command=(fits and messages.command_of(whole)) or shell("virt-admit", "upgrade"),
     )
+
+
+def _remedy(pool: Object, context: Context) -> str:
+    """Return what lets the node of a pool go on that has stopped; empty: none says why."""
+    cluster = context.cluster
+    known = machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
+    own = next((nodes for each, nodes in known if each.name == pool.name), ())
+    return daemon_errors.of_pool(pool, own)

@@ -9,7 +9,7 @@ days, and no node is drained.
 """
 
 from virt_admit.forecasts.upgrade.pools import away_nodes
-from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_CONFIG_POOL, NODE
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule
 
@@ -34,6 +34,9 @@ def check(pool: Object, context: Context) -> Findings:
     if held is None:
         yield from more_may_exist(context.cluster, NODE)
         return
+    if isinstance(held, Unseen):
+        yield held
+        return
     unread = [
         each for kind in (CAPI_MACHINE, MACHINE) for each in more_may_exist(context.cluster, kind)
     ]
@@ -43,10 +46,10 @@ def check(pool: Object, context: Context) -> Findings:
     path = pool.at("status", "unavailableMachineCount").path
     remedy, _, command = held.remedy.partition(": kubectl ")
     most = check.room(path) - len(remedy) - 3
-    reason = cut(held.reason.partition(": ")[2], max(most - 27, 60))
+    reason = cut(held.reason.replace(f"MachineConfigPool {pool.name}", "it", 1), max(most, 87))
     yield Finding(
         path,
-        f"it updates no other node: {reason}. {remedy}.",
+        f"{reason}. {remedy}.",
         value=pool.name,
         problem=held.problem,
         command=f"kubectl {command}" if command else "",

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock, events, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, VMI
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import capital, count, names, ordinal
@@ -42,15 +42,11 @@ def check(node: Object, context: Context) -> Findings:
     if not node_health.cannot_end_pods(node) or node_health.silence(node, cluster):
         return
     since = node.condition("Ready")["lastTransitionTime"].text
-    age = clock.since(since, cluster)
-    if age is None and since:
-        yield from more_may_exist(cluster, NODE)  # whose heartbeats tell the time
-        return
-    if age is not None and age < _PATIENCE:
+    if not clock.is_overdue(since, _PATIENCE, cluster):
         return
     found, unseen = gather(vmis.on_node(cluster, node.name))
     path = node.condition("Ready")["status"].path
-    lasts = f" for {clock.duration(age)}" if age is not None else ""
+    lasts = clock.lasting(since, cluster)
     begin = f"this node is not Ready{lasts}{''.join(_again(node, cluster))}: "
     why = f"{node_health.UNANSWERED} ({node_health.unready(node)})"
     shown = (

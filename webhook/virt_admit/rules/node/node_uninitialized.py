@@ -29,7 +29,7 @@ def check(node: Object, context: Context) -> Findings:
     found = node_initializers.of_node(node, context.cluster)
     if found is None or found.since is None or found.since < node_initializers.PATIENCE:
         return
-    if node.condition("Ready")["status"].text != "True":
+    if not node.is_true("Ready"):
         return  # node-not-reporting, or its kubelet, is what to repair first
     path = node.at("spec", "taints").path
     message = f"{capital(found.reason)}, so it takes no VM. {advice_of(found.remedy)}"

@@ -9,6 +9,7 @@ with its command.
 """
 
 from virt_admit.forecasts.upgrade import pool_obstacles
+from virt_admit.forecasts.upgrade.operators import standing_images, standing_logs, standing_nodes
 from virt_admit.model.commands import shell
 from virt_admit.model.messages import advice_of, command_of, cut, ended, first_within
 from virt_admit.model.node_updates import rancher_updates, talos_upgrades, upgrade_plans
@@ -39,6 +40,9 @@ from virt_admit.rule import (
         talos_upgrades.READS,
         rancher_updates.READS,
         managed_charts.READS,
+        standing_images.READS,
+        standing_logs.READS,
+        standing_nodes.READS,
         {HARVESTER_UPGRADE: ()},
     ),
     action=Action.WARN,

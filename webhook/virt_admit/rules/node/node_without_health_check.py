@@ -15,7 +15,12 @@ from functools import partial
 from typing import Final
 
 from virt_admit.forecasts.placement.components import remediation_agents
-from virt_admit.forecasts.remediation import coverage, exclusions, outside_checks
+from virt_admit.forecasts.remediation import (
+    coverage,
+    exclusions,
+    harvester_reset,
+    outside_checks,
+)
 from virt_admit.model import certificate_requests, machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, keep, unlisted
@@ -104,7 +109,9 @@ def check(node: Object, context: Context) -> Findings:
         message = check.first_that_fits(path, *(said + way for way in ways))
         yield Finding(path, message, value=node.name, command=command_of(repair))
     elif returning:
-        yield from map(Unseen, doubts)
+        # Harvester acts by default: only where a node is lost does something rest on that setting
+        lost = node_phases.unready_since(node) is not None
+        yield from (Unseen(each) for each in doubts if lost or each != harvester_reset.UNREAD)
     elif unseen:
         yield Unseen(unseen)
 

@@ -11,8 +11,11 @@ A budget that no cluster has counted pods for yet, as in a file, is compared wit
 Deployments, StatefulSets and ReplicaSets of its namespace name. Where an autoscaler sets them, only
 the form of the budget counts.
 
-Budgets that an operator writes, such as those of Longhorn and Rook, are not judged here:
-``virt-admit drain`` says whether the operator makes way.
+Budgets that an operator writes, such as those of Longhorn and Rook, are judged by ``virt-admit
+drain``, which says whether the operator makes way. Only one that certainly has not, for a node
+whose drain began long ago and has removed all else, while all pods were healthy, is reported here.
+A cordon alone shows no drain. Change it in the object of the operator, which reverts a change of
+the budget.
 """
 
 from virt_admit.forecasts.drain import pod_evictions
@@ -20,18 +23,20 @@ from virt_admit.forecasts.drain.budgets import (
     evicted_pods,
     eviction_policy,
     operator_budgets,
+    operator_eviction,
     pod_budgets,
     pod_counts,
     role_budgets,
 )
-from virt_admit.model.kubernetes import selectors, workloads
+from virt_admit.forecasts.drain.budgets.operator_eviction import Way
+from virt_admit.model.kubernetes import clock, selectors, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import PDB, POD, VM
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.kubernetes.workloads import Workload
 from virt_admit.model.kubevirt.instances import disruption_budgets
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import advice_of, command_of, count, names
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Path, Urgency, rule
 
@@ -42,6 +47,8 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Path, Ur
         {POD: pod_evictions.READS[POD], VM: ("spec.template.metadata.labels",)},
         workloads.READS,
         role_budgets.READS,
+        clock.READS,
+        operator_eviction.READS,
     ),
     action=Action.WARN,
     urgency=Urgency.STUCK,
@@ -54,11 +61,14 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Path, Ur
 )
 def check(budget: Object, context: Context) -> Findings:
     selector = budget.at("spec", "selector")
-    if not selector.is_map or operator_budgets.operator(budget) is not None:
+    operator = operator_budgets.operator(budget)
+    if not selector.is_map or (operator and not operator_budgets.is_unknown(budget)):
         return
     chosen, namespace = selectors.parse(selector.value), budget.namespace or "default"
     counted = budget.at("status", "expectedPods").present
-    planned = () if counted else tuple(workloads.selected(chosen, namespace, context.cluster))
+    planned = (
+        () if counted or operator else tuple(workloads.selected(chosen, namespace, context.cluster))
+    )
     if planned:
         yield from _judge_planned(budget, chosen, planned, context.cluster)
         return
@@ -71,6 +81,9 @@ def check(budget: Object, context: Context) -> Findings:
     if not others:
         if unseen:
             raise Unseen(unseen)
+        return
+    if operator:
+        yield from _judge_owned(budget, others[0], never, context.cluster)
         return
     pod, path = others[0], _limit(budget)
     begin = (
@@ -87,6 +100,24 @@ def check(budget: Object, context: Context) -> Findings:
         problem=problem_of(ProblemCause.BUDGET, budget),
         command="" if choices else role_budgets.command(pod, budget, context.cluster),
     )
+
+
+def _judge_owned(budget: Object, pod: Object, never: str, cluster: Cluster) -> Findings:
+    """Judge a budget that an operator writes, by what it has done about drains: what it does about
+    one pod, it does about all.
+    """
+    try:
+        answer = operator_budgets.judge(pod, budget, never, cluster)
+    except Unseen:  # it may make way: a drain says so
+        return
+    if answer is not None and answer.way is Way.NEVER:
+        path, begin = _limit(budget), f"{answer.reason}. {advice_of(answer.remedy)}"
+        yield Finding(
+            path,
+            check.first_that_fits(path, begin, f"{answer.reason}."),
+            problem=problem_of(ProblemCause.BUDGET, budget),
+            command=command_of(answer.remedy),
+        )
 
 
 def _judge_planned(

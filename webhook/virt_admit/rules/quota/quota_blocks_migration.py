@@ -5,7 +5,8 @@ second one, the migration never starts and a drain of the node never completes.
 
 A quota without usage, as in a file, is compared with the VMs of its namespace that run: all of them
 together, and a second pod of one of them. Their size is computed with KubeVirt's defaults where its
-configuration is not known.
+configuration is not known. The second pod of a migration that runs is there already. Harvester
+raises the limits of a quota of Rancher for each migration.
 
 **Fix.** Raise the quota by the requests and limits of the largest VM, or count VMs with an
 ApplicationAwareResourceQuota.
@@ -13,7 +14,7 @@ ApplicationAwareResourceQuota.
 
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.forecasts.placement import migration_demand, quotas
+from virt_admit.forecasts.placement import quotas
 from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
@@ -31,7 +32,6 @@ _RUNS = ("Always", "RerunOnFailure", "Once")
     kinds=(RESOURCE_QUOTA,),
     reads=union(
         vmi_evictions.READS,
-        migration_demand.READS,
         quotas.READS,
         migratability.READS,
         {VM: ("spec", "status.instancetypeRef", "status.preferenceRef")},
@@ -55,7 +55,7 @@ def check(quota: Object, context: Context) -> Findings:
         try:
             if vmi_evictions.reaction(vmi, cluster).effect is not Effect.MIGRATES:
                 continue
-            lacks = quotas.missing(quota, migration_demand.demand(vmi, cluster))
+            lacks = quotas.missing(quotas.lacks_for(quota, vmi, cluster))
         except Unseen as blind:
             yield blind
             continue

@@ -10,14 +10,28 @@ for a while.
 
 from virt_admit.forecasts.outage.storage import disks
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER
-from virt_admit.model.messages import advice_of, command_of, count, names
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, POD
+from virt_admit.model.kubernetes.reads import CONDITIONS, LateReads, Reads, union
+from virt_admit.model.messages import advice_of, command_of, count, ended, names
+from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
+
+
+def _reads() -> Reads:
+    from virt_admit.forecasts.placement.starts import pod_starts  # noqa: PLC0415 - see LateReads
+
+    own: Reads = {
+        POD: (
+            *("metadata.labels", "spec.nodeName", "spec.volumes", "status.phase"),
+            *("status.conditions.lastTransitionTime", *CONDITIONS),
+        ),
+        CEPH_CLUSTER: ("metadata.ownerReferences", "status.ceph"),
+    }
+    return union(clock.READS, disks.READS, pod_starts.READS, own)
 
 
 @rule(
     kinds=(CEPH_CLUSTER,),
-    reads=union(clock.READS, disks.READS),
+    reads=LateReads(_reads),
     action=Action.WARN,
     urgency=Urgency.DOWN,
     at_admission=False,
@@ -33,6 +47,7 @@ def check(ceph: Object, context: Context) -> Findings:
     if found is None:
         return
     path = ceph.at("status", "ceph", "details").path
+    starting = ceph_guests.starting(ceph, context.cluster)
     guests = ceph_guests.of(ceph, context.cluster)
     whose = f" of {count(len(guests), 'VM')} ({names(guests)})" if guests else ""
     if found.pool:
@@ -40,11 +55,20 @@ def check(ceph: Object, context: Context) -> Findings:
     elif found.full:
         words = f"{found.reason}: writes{whose} wait, and new claims get no volume."
     else:
-        words = f"{found.reason}: reads or writes{whose} wait."
+        held = "does not start" if len(starting) == 1 else "do not start"
+        stuck = f"{names(starting)} {held}, and " if starting else ""
+        words = f"{found.reason}: {stuck}reads or writes{whose} may wait."
     advice = advice_of(found.remedy)
+    first = ended(advice.partition("; ")[0])
     yield Finding(
         path,
-        check.first_that_fits(path, f"{words} {advice}", f"{found.reason}. {advice}", words),
-        max_action=Action.AUDIT if found.pool else Action.DENY,
+        check.first_that_fits(
+            path,
+            f"{words} {advice}",
+            f"{words} {first}",
+            f"{found.reason}. {advice}",
+            words,
+        ),
+        max_action=Action.AUDIT if found.pool or found.may_pass else Action.DENY,
         command=command_of(found.remedy),
     )

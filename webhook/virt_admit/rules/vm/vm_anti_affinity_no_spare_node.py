@@ -10,10 +10,10 @@ zone) without a member, and there is none, so the target pod stays Pending and e
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import vmi_affinity
-from virt_admit.model.scheduler.pod_terms import HOSTNAME
 from virt_admit.rule import Action, Context, Finding, Findings, Object, rule, union
 
 

@@ -66,7 +66,8 @@ def _finding(reason: Reason, strategy: Strategy, remedy: str) -> Finding:
     # the full stop is the first thing to drop in a long message
     only = messages.sentence(remedy).rstrip(".")
     available = check.room(reason.path) - len(f"{reason.name}: ; {consequence}. {only}")
-    shortened = messages.cut(reason.what, max(available, _SHORTEST))
+    what = reason.what.partition(", which ")[0]  # the explanation goes first
+    shortened = messages.cut(what, max(available, _SHORTEST))
     return Finding(
         reason.path,
         check.first_that_fits(

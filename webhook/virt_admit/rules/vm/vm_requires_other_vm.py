@@ -11,9 +11,9 @@ drain of the node never completes. KubeVirt reports such a VM as migratable all 
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.kinds import NODE, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubevirt.instances import migratability
 from virt_admit.model.kubevirt.launcher import vmi_affinity
-from virt_admit.model.scheduler.pod_terms import HOSTNAME
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, rule, union
 
 

@@ -10,19 +10,24 @@ the CPU model and features of its own node.
 returns.
 """
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.forecasts.placement.permanent_constraints import Host
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
-from virt_admit.model.kubevirt.instances import migratability
+from virt_admit.model.kubevirt.instances import migratability, tsc
 from virt_admit.model.kubevirt.instances.expand import expand
-from virt_admit.model.messages import names
+from virt_admit.model.kubevirt.launcher import without_kvm
+from virt_admit.model.messages import capital, names
 from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
 
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
-    reads=union(migratability.READS, permanent_constraints.READS),
+    reads=union(migratability.READS, permanent_constraints.READS, without_kvm.READS),
     action=Action.WARN,
     drain_advice=DrainAdvice.NO_NODE,
     event="MigrationImpossible",
@@ -41,11 +46,13 @@ def check(obj: Object, context: Context) -> Findings:
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
+    refused, labels = dict[str, str](), dict[str, Mapping[str, Any]]()
     demanded = permanent_constraints.demanded_by_its_node(vmi, cluster)
     for host in permanent_constraints.hosts(vmi, cluster):
         refusal = host.refusal or _lacks(host, obj, demanded)
         if refusal:
             constraints[refusal] = None
+            refused[host.name], labels[host.name] = refusal, host.labels
             continue
         candidates.append(host.name)
         if len(candidates) > 1:
@@ -55,13 +62,26 @@ def check(obj: Object, context: Context) -> Findings:
     only, others = candidates[0], "no other node exists"
     if constraints:
         others = f"the others are excluded by {names(constraints, 70)}"
-    remedy = "so a drain never completes. Allow a second node, or set evictionStrategy: None."
+    command, way = "", "Allow a second node, or set evictionStrategy: None."
+    if (gap := tsc.gap(refused, labels, cluster)) is not None and gap.remedy:
+        way = f"{capital(gap.remedy)}."
+        command = shell("kubectl", "get", "nodes", "-L", tsc.TSC_FREQUENCY)
+    if refused and all(without_kvm.seems_off(name, cluster) for name in refused):
+        others = f"virtualization is off on {names(refused, 70)}"
+        way = "Switch it on there, in the firmware or in the hypervisor below."
+        command = shell("kubectl", "describe", "node", argument(next(iter(refused))))
+    remedy = f"so a drain never completes. {way}"
     message = check.first_that_fits(
         vmi.spec.path,
+        f"only node {only} can run this VM ({others}), {remedy.replace(_NONE, _SHUT)}",
         f"only node {only} can run this VM ({others}), {remedy}",
         f"only node {only} can run this VM, {remedy}",
     )
-    yield Finding(vmi.spec.path, message, value=only)
+    yield Finding(vmi.spec.path, message, value=only, command=command)
+
+
+_NONE: Final = "evictionStrategy: None."
+_SHUT: Final = "evictionStrategy: None, with which a drain shuts it down."
 
 
 def _lacks(host: Host, obj: Object, demanded: dict[str, tuple[str, str]]) -> str:

@@ -10,7 +10,7 @@ that before an update that replaces the gate.
 """
 
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, VM, VMI
-from virt_admit.model.kubevirt.instances import migrations, vms
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, show
@@ -33,7 +33,7 @@ def check(vm: Object, context: Context) -> Findings:
     if not requests or vm.deleted or versions.gate_is_on(context.cluster, Gate.HOTPLUG_VOLUMES):
         return
     vmi = context.cluster.get(VMI, vms.namespace_of(vm), vm.name)
-    if vmi is None or vmi.deleted or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+    if vmi is None or vmi.deleted or vmi.ended:
         return
     request = requests[0]  # one restart ends all of them
     added = request["addVolumeOptions"]

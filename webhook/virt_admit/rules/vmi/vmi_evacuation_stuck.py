@@ -19,16 +19,21 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import progress, typed_remedies, vm_outcomes
+from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
 from virt_admit.forecasts.drain.states import (
     vm_states,
     vm_states_failures,
-    vm_states_left,
+    vm_states_targets,
     vm_states_times,
 )
 from virt_admit.forecasts.drain.states.evacuation_marks import descheduled, evacuate_cancel
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
-from virt_admit.forecasts.drain.states.vm_states_outcomes import ruling
+from virt_admit.forecasts.drain.states.vm_states_outcomes import (
+    TARGET_STARTS,
+    held_target,
+    ruling,
+)
 from virt_admit.forecasts.placement import no_target, quotas
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
@@ -36,7 +41,13 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import format_duration
-from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
+from virt_admit.model.kubevirt.instances import (
+    expand,
+    migration_failures,
+    migrations,
+    storage,
+    vms,
+)
 from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import Action, Context, Finding, Findings, Urgency, duration, rule, union
 
@@ -78,8 +89,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
     if moving:
         yield from _held_target(vmi, context.cluster)
         return
-    now, last = clock.now(context.cluster), _last_event(vmi, context.cluster)
-    idle = now - last if now is not None and last is not None else None
+    idle = clock.elapsed(_last_event(vmi, context.cluster), context.cluster)
     if idle is not None and idle < longest:
         return
     held = _held_place(vmi, context.cluster)
@@ -94,16 +104,23 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         must = f"with External {who} has to move it, and does not"
         waits = f"a drain of node {mark.text} waits for {since}: {must}"
     failure = _failure(vmi, context.cluster)
+    lasting = storage.held_by_swtpm(vmi, failure)
     choices = [f"{waits}. {_remedy(vmi, context.cluster)}, or shut the VM down."]
     if held is not None:
         choices = [f"{waits}. {messages.advice_of(held.remedy)}"]
+    elif lasting is not None:
+        lasting = lasting._replace(remedy=changed_disks.safe(lasting.remedy, vmi, context.cluster))
+        advice = messages.advice_of(lasting.remedy)
+        begin = f"{waits}: {lasting.reason}."
+        choices[:0] = [f"{begin} {advice}", f"{begin} {messages.ended(advice.partition(';')[0])}"]
     elif failure:
         remedy = vm_states_failures.remedy(failure).partition(",")[0]
         choices[:0] = [
             f"{waits}: {messages.cut_middle(failure, length)}. {messages.sentence(remedy)}"
             for length in (200, 80)
         ]
-    command = messages.command_of(held.remedy) if held is not None else ""
+    known = held if held is not None else lasting
+    command = messages.command_of(known.remedy) if known is not None else ""
     yield Finding(mark.path, check.first_that_fits(mark.path, *choices), command=command)
 
 
@@ -140,13 +157,10 @@ def _held_target(vmi: Object, cluster: Cluster) -> Findings:
     if found.state is State.UNSCHEDULABLE:
         yield from _refused_target(vmi, mark, found, cluster)
         return
-    hangs = found.state in _OF_TARGET or vm_states_left.is_unended(vmi, found)
-    if not hangs or not vm_states_times.is_older(found.since, _TARGET_STARTS, cluster):
-        return
-    ruled = ruling(vmi, found, cluster)
-    if ruled is None or ruled.effect is StateEffect.WAITS or not ruled.remedy:
-        return
-    yield _waits(mark, ruled.reason, ruled.remedy, cluster)
+    ruled = held_target(vmi, found, cluster)
+    if ruled is not None:
+        brief = vm_states_targets.in_brief(found, cluster)
+        yield _waits(mark, ruled.reason, ruled.remedy, cluster, brief)
 
 
 def _refused_target(vmi: Object, mark: Field, found: VmState, cluster: Cluster) -> Findings:
@@ -154,8 +168,9 @@ def _refused_target(vmi: Object, mark: Field, found: VmState, cluster: Cluster) 
     and makes another one.
     """
     drain = _drain(mark.text or "", cluster)
-    long = drain is not None and vm_states_times.is_older(drain.since, _TARGET_STARTS, cluster)
-    if not long or not vm_states_times.is_older(found.since, _REFUSED, cluster):
+    long = drain is not None and vm_states_times.is_older(drain.since, TARGET_STARTS, cluster)
+    again = migrations.failed_in_a_row(vmi, cluster)
+    if not long or not (again or vm_states_times.is_older(found.since, _REFUSED, cluster)):
         return
     problem = no_target.nowhere_to_go(vmi, cluster)
     if problem is not None:
@@ -163,17 +178,24 @@ def _refused_target(vmi: Object, mark: Field, found: VmState, cluster: Cluster) 
         yield _waits(mark, problem.reason, remedy, cluster)
 
 
-def _waits(mark: Field, reason: str, remedy: str, cluster: Cluster) -> Finding:
+def _waits(mark: Field, reason: str, remedy: str, cluster: Cluster, brief: str = "") -> Finding:
     drain = _drain(mark.text or "", cluster)
     of_harvester = drain is not None and drain.cause is DrainCause.HARVESTER
     what = "the maintenance mode of Harvester for" if of_harvester else "a drain of"
-    age = clock.since(clock.stamp(drain.since), cluster) if drain is not None else None
-    lasts = f" for {clock.duration(age)}" if age is not None else ""
+    lasts = clock.lasting(clock.stamp(drain.since), cluster) if drain is not None else ""
     begin = f"{what} node {mark.text} waits{lasts} for this VMI: "
-    advice = messages.advice_of(remedy)
-    room = check.room(mark.path) - len(f"{begin} {advice}") - 1
-    said = messages.ended(messages.shorten(reason, room))
-    return Finding(mark.path, f"{begin}{said} {advice}", command=messages.command_of(remedy))
+    advice, room = messages.advice_of(remedy), check.room(mark.path) - len(begin) - 2
+    first = messages.ended(advice.partition(", ")[0])
+    told = messages.first_within(room - _CAUSE, advice, first)
+    room = max(room - len(told), _CAUSE)
+    shown = reason if len(reason) <= room else brief or reason
+    said = messages.ended(messages.shorten(shown, room))
+    command = messages.command_of(remedy) if told == advice else ""  # that of the last way
+    return Finding(mark.path, f"{begin}{said} {told}", command=command)
+
+
+_CAUSE: Final = 100
+"""Characters that a cause has at least: a remedy is rather cut to its first clause."""
 
 
 def _drain(name: str, cluster: Cluster) -> DrainStart | None:
@@ -183,9 +205,6 @@ def _drain(name: str, cluster: Cluster) -> DrainStart | None:
 
 _REFUSED: Final = timedelta(minutes=1)
 """kube-scheduler has looked at all nodes by then."""
-_OF_TARGET: Final = (State.NO_TARGET, State.TARGET_PENDING, State.TARGET_NOT_READY)
-_TARGET_STARTS: Final = timedelta(minutes=10)
-"""A target pod has pulled its images and attached its volumes by then."""
 
 
 def _held_place(vmi: Object, cluster: Cluster) -> Ruling | None:
@@ -221,7 +240,7 @@ def _first_asked(vmi: Object, cluster: Cluster) -> str | None:
     failed = migrations.failed_in_a_row(vmi, cluster)
     mark = vmi.at("status", "evacuationNodeName").text
     ours = (each for each in failed if each.annotations.get(migrations.AUTOMATIC[0]) == mark)
-    return asked or next((each.metadata["creationTimestamp"].text for each in ours), None)
+    return asked or next((each.created for each in ours), None)
 
 
 def _failure(vmi: Object, cluster: Cluster) -> str:

@@ -9,13 +9,14 @@ restart also updates it.
 """
 
 from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.states import external_movers
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rule, union
 
 
 @rule(
     kinds=(VMI,),
-    reads=union(expand.STRATEGY_READS, changed_disks.DISK_READS),
+    reads=union(expand.STRATEGY_READS, changed_disks.DISK_READS, external_movers.MARK_READS),
     action=Action.AUDIT,
     at_admission=False,
     sources=(
@@ -31,7 +32,10 @@ def check(vmi: Object, context: Context) -> Findings:
     if not outdated.present or vmis.migratable(vmi) is not False:
         return
     strategy = context.cached(expand.strategy, vmi)
-    if strategy.value in ("LiveMigrate", "External"):
+    refused = strategy.value == "LiveMigrate" or (
+        strategy.value == "External" and not external_movers.may_move(vmi, context.cluster)
+    )
+    if refused:
         kept = changed_disks.brief(vmi, context.cluster)
         remedy = kept or "Set LiveMigrateIfPossible or None, then restart."
         yield Finding(

@@ -4,7 +4,8 @@
 virt-handler resumes it again and again, and it stops at the same request. The VMI is still Running,
 and a move meets the same storage.
 
-**Fix.** Repair the storage, or make room in it. The guest then goes on by itself. A drain may have
+**Fix.** Repair the storage, or make room in it. The guest then goes on by itself. If another pod
+mounts the claim with another SELinux level, end that pod and restart the VM. A drain may have
 evicted the pod that attaches a hotplugged volume: then stop and start the VM.
 """
 
@@ -12,9 +13,20 @@ import re
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.model import pod_owners
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, LONGHORN_VOLUME, NODE, POD, PV, PVC, VMI
-from virt_admit.model.messages import command_of, ended
+from virt_admit.model.kubernetes.kinds import (
+    CEPH_CLUSTER,
+    JOB,
+    LONGHORN_VOLUME,
+    NODE,
+    POD,
+    PV,
+    PVC,
+    VMI,
+)
+from virt_admit.model.messages import advice_of, command_of, ended, sentence
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
 
 _PATIENCE: Final = timedelta(minutes=5)
@@ -29,20 +41,29 @@ _FIRST_WAY: Final = re.compile(r": (?:kubectl|virtctl)|, or |; ")
     kinds=(VMI,),
     reads=union(
         clock.READS,
+        changed_disks.DISK_READS,
+        pod_owners.READS,
         {
-            PVC: ("spec.volumeName",),
+            JOB: ("metadata.ownerReferences",),
+            PVC: ("spec.volumeMode", "spec.volumeName"),
             PV: ("spec.csi.driver", "spec.csi.volumeHandle", "spec.csi.volumeAttributes.clusterID"),
-            CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph"),
+            CEPH_CLUSTER: ("metadata.ownerReferences", "spec.storage.fullRatio", "status.ceph"),
             LONGHORN_VOLUME: ("status.robustness",),
             NODE: ("spec.unschedulable",),
-            VMI: ("metadata.uid", "status.nodeName", "status.phase"),
+            VMI: (
+                *("metadata.ownerReferences", "metadata.uid"),
+                *("status.nodeName", "status.phase", "status.selinuxContext"),
+            ),
             POD: (
                 "metadata.labels",
                 "metadata.ownerReferences",
                 "metadata.uid",
+                "spec.containers.securityContext",
                 "spec.nodeName",
-                "spec.volumes.persistentVolumeClaim.claimName",
+                "spec.securityContext.seLinuxOptions.level",
+                "spec.volumes.persistentVolumeClaim",
                 "status.phase",
+                "status.startTime",
             ),
         },
     ),
@@ -52,6 +73,7 @@ _FIRST_WAY: Final = re.compile(r": (?:kubectl|virtctl)|, or |; ")
     sources=(
         "kubevirt/kubevirt:pkg/virt-handler/vm.go#calculatePausedCondition",
         "https://github.com/kubevirt/kubevirt/issues/9704",
+        "https://github.com/kubevirt/kubevirt/issues/10687",
         "https://github.com/kubevirt/kubevirt/issues/13523",
     ),
 )
@@ -72,12 +94,13 @@ def check(vmi: Object, context: Context) -> Findings:
     if found is None:
         return
     path = paused["reason"].path
-    remedy = _FIRST_WAY.split(found.remedy)[0]
-    most = check.room(path) - len(remedy) - len(". .")
-    reason = _NEXT.split(found.reason)[0]
-    yield Finding(
+    reason, first = _NEXT.split(found.reason)[0], sentence(_FIRST_WAY.split(found.remedy)[0])
+    advice, brief = advice_of(found.remedy), ended(found.brief or reason)
+    most = check.room(path) - len(first) - len(". ")
+    message = check.first_that_fits(
         path,
-        f"{ended(cut(reason, most))} {remedy[:1].upper()}{remedy[1:]}.",
-        value=found.reason,
-        command=command_of(found.remedy),
+        f"{ended(reason)} {advice}",
+        f"{brief} {ended(advice.partition('. ')[0])}",
+        f"{ended(cut(reason, most))} {first}",
     )
+    yield Finding(path, message, value=found.reason, command=command_of(found.remedy))

@@ -2,8 +2,9 @@
 
 **Why.** KubeVirt attaches a volume with a pod of its own on the VM's node. The API server refuses
 this pod (a LimitRange, a quota, a webhook), or it is not placed or does not start. Before KubeVirt
-1.8 such a pod does not tolerate a cordon of that node. KubeVirt tries again and again. Where the
-API server refuses the pod, the VM cannot migrate either.
+1.8 such a pod does not tolerate a cordon of that node, and before 1.2 no taint that the VM
+tolerates. KubeVirt tries again and again. Where the API server refuses the pod, or each other node
+has such a taint, the VM cannot migrate either.
 
 **Fix.** Resolve what the finding names. A LimitRange that the VM itself keeps may refuse the pod of
 the volume, which requests little and has a higher limit: raise its ratio, or set

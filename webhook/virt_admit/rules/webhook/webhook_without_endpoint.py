@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from virt_admit.model import api_discovery
 from virt_admit.model.commands import about
+from virt_admit.model.evidence.writes import missing_services, service_callers
 from virt_admit.model.kubernetes import kinds, node_health, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, NAMESPACE, NODE, POD, SERVICE
@@ -90,6 +91,7 @@ the network plugin or an update of KubeVirt makes.
     reads=union(
         service_endpoints.READS,
         api_discovery.READS,
+        missing_services.READS,
         removed_operators.READS,
         node_health.READS,
         webhook_requests.READS,
@@ -141,6 +143,8 @@ def check(obj: Object, context: Context) -> Findings:
             broken = _broken_pod(service, context.cluster)
             itself = _keeps_itself_down(webhook, service, context.cluster)
             said = None if itself else _deadlock(obj, webhook, problem, failing, context.cluster)
+            if said is None and service_callers.is_missing(problem):
+                said = _missing(service, problem, failing, context.cluster)
             if said is None:
                 words = _words(problem, _faults(broken), failing, itself, service[0])
                 said = list(words), _ignoring(obj, webhook) if itself else _repair(broken)
@@ -303,6 +307,15 @@ def _words(
                 f"{problem}, so the API server refuses {what}: {_first(failing, number)} "
                 "fail. Repair it."
             )
+
+
+def _missing(
+    service: tuple[str, str], problem: str, failing: Sequence[str], cluster: Cluster
+) -> tuple[list[str], str]:
+    """Return that a Service does not exist, the longest form first, and the command about it."""
+    remedy = missing_services.remedy(service, cluster)
+    texts = [f"{problem}: {_first(failing, most)} fail. {advice_of(remedy)}" for most in (4, 3, 1)]
+    return texts, command_of(remedy)
 
 
 def _first(failing: Sequence[str], number: int) -> str:

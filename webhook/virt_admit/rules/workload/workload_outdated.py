@@ -21,12 +21,10 @@ from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
-MOVING, REFUSING, FAILING, UNKNOWN = (
-    "migrating",
-    "refusing eviction",
-    "failing to migrate",
-    "undetermined",
-)
+MOVING = "migrating"
+REFUSING = "refusing eviction"
+FAILING = "failing to migrate"
+UNKNOWN = "undetermined"
 WHY = {
     Reach.MIGRATED: "waiting for their turn",
     Reach.RESTARTED: "waiting for their turn",
@@ -53,6 +51,9 @@ def check(kubevirt: Object, context: Context) -> Findings:
     number = status["outdatedVirtualMachineInstanceWorkloads"]
     if status["phase"].value != "Deployed" or not number.integer or number.integer < 0:
         return
+    outdated = number.integer - workload_updates.changed(context.cluster)
+    if outdated <= 0:
+        return
     methods = workload_updates.methods(kubevirt)
     goes_on = False
     if methods:
@@ -78,8 +79,7 @@ def check(kubevirt: Object, context: Context) -> Findings:
         why = "updates are switched off. List LiveMigrate."
     yield Finding(
         number.path,
-        f"{count(number.integer, 'VM')} {'runs' if number.integer == 1 else 'run'} an outdated "
-        f"launcher: {why}",
+        f"{count(outdated, 'VM')} {'runs' if outdated == 1 else 'run'} an outdated launcher: {why}",
         max_action=Action.AUDIT if goes_on else Action.DENY,
         command="virt-admit drain --all" if methods else "",
     )

@@ -1,13 +1,14 @@
 """Workload updates are switched off.
 
-**Why.** Running VMs keep their old launcher, with its bugs and vulnerabilities, until an
-administrator restarts each of them. CPU, memory and volume hotplugs use the same controller and
-never complete.
+**Why.** After an update of KubeVirt, running VMs keep their old launcher, with its bugs and
+vulnerabilities, until their next migration or restart. The migrations for hotplugs of CPU and
+memory and for copies of volumes come from the same controller, so these wait for one as well.
 
 **Fix.** List ``LiveMigrate``. In HyperConverged you can also remove the whole field: the schema
 then sets ``LiveMigrate``. Only an empty list switches updates off. Where Fleet writes KubeVirt, as
 in Harvester, change the values of its ManagedChart. Where one node runs all VMs, none can migrate,
-and this rule is silent.
+and this rule is silent. KubeVirt is released without a list, as is Harvester before 1.6. That is a
+note, and none while no VM is outdated and hotplugs wait for nothing.
 """
 
 from virt_admit.forecasts.drain import workload_updates
@@ -15,7 +16,7 @@ from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import each
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, live_updates
 from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, cut, rule
 
@@ -32,6 +33,7 @@ _HARVESTER = "harvester"
     sources=(
         "OpenShift Virtualization, Updates 6.2.2",
         "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/workload-updater_test.go",
+        "kubevirt/kubevirt:manifests/generated/kubevirt-cr.yaml.in",
         "kubevirt/hyperconverged-cluster-operator:hack/check_defaults.sh",
     ),
 )
@@ -45,14 +47,20 @@ def check(obj: Object, context: Context) -> Findings:
     alternative = ", or remove the field" if kinds.of(obj) is HCO else ""
     add = f"List LiveMigrate{alternative}."
     if chart := fleet_objects.chart_of(obj):
-        done = (
-            "An upgrade of Harvester ends that itself; otherwise list"
-            if chart == _HARVESTER
-            else "List"
-        )
+        done = "An upgrade of Harvester ends that; else list" if chart == _HARVESTER else "List"
         add = f"{done} LiveMigrate in spec.values of ManagedChart {cut(chart, 40)}."
-    wait = f"outdated VMs{now} and hotplugs wait until an administrator restarts each VM"
-    yield Finding(workload_updates.block(obj).path, f"{wait}. {add}", value=())
+    staged = live_updates.is_live(context.cluster) is False
+    is_set = workload_updates.listed(obj).is_list
+    if staged and not is_set and number == 0:  # KubeVirt as it is released, and nothing waits
+        return
+    plugs = "" if staged else " and hotplugs of CPU and memory"
+    wait = f"outdated VMs{now}{plugs} wait for a migration or restart"
+    yield Finding(
+        workload_updates.block(obj).path,
+        f"{wait}. {add}",
+        value=(),
+        max_action=Action.DENY if is_set else Action.AUDIT,
+    )
 
 
 def _outdated(obj: Object, cluster: Cluster) -> int | None:

@@ -1,14 +1,16 @@
 """Workload updates evict virtual machines whose eviction is refused.
 
 **Why.** The updater uses the eviction API. KubeVirt refuses the eviction of a VM with the strategy
-``LiveMigrate`` that cannot migrate. With ``External`` it waits for an external controller. So both
-update methods together never update these VMs.
+``LiveMigrate`` that cannot migrate. With ``External`` it waits for a controller outside KubeVirt,
+which nothing may do where no label and no owner names one. So both update methods together never
+update these VMs.
 
 **Fix.** Set ``LiveMigrateIfPossible`` or ``None`` on the VM and restart it.
 """
 
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.states import external_movers
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis
@@ -18,7 +20,9 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, count, n
 
 @rule(
     kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, expand.STRATEGY_READS, changed_disks.DISK_READS),
+    reads=union(
+        vmis.READS, expand.STRATEGY_READS, changed_disks.DISK_READS, external_movers.MARK_READS
+    ),
     action=Action.WARN,
     sources=(
         (
@@ -35,7 +39,11 @@ def check(obj: Object, context: Context) -> Findings:
     refusing = [
         vmi
         for vmi, migratable, eviction in workload_updates.evictions(obj, context.cluster)
-        if migratable is False and eviction in (Eviction.REFUSED, Eviction.WAITS)
+        if migratable is False
+        and (
+            eviction is Eviction.REFUSED
+            or (eviction is Eviction.WAITS and not external_movers.may_move(vmi, context.cluster))
+        )
     ]
     if refusing:
         kept = changed_disks.endangered(refusing, context.cluster)

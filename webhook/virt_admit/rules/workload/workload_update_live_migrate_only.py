@@ -7,23 +7,36 @@ moves the other VMs, this is a note. It is also a note where all of them set the
 
 **Fix.** Restart it when that suits, or add ``Evict`` as second method: KubeVirt then shuts down
 only those VMs, at once if they are outdated. Those that their run strategy starts again are
-updated, the others stay off.
+updated, the others stay off. KubeVirt refuses the eviction of a VM with the eviction strategy
+``LiveMigrate``.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
-from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.instances import expand, vmis
+from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.messages import count, names
-from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, rule, union
+from virt_admit.rule import (
+    Action,
+    Cluster,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    rule,
+    union,
+)
 
 
 @rule(
     kinds=(HCO, KUBEVIRT),
-    reads=union(vmis.READS, vmis.OWNER_READS, changed_disks.DISK_READS),
+    reads=union(vmis.READS, vmis.OWNER_READS, expand.STRATEGY_READS, changed_disks.DISK_READS),
     action=Action.WARN,
     sources=(
         "OpenShift Virtualization, Updates 6.2.1",
@@ -41,32 +54,86 @@ def check(obj: Object, context: Context) -> Findings:
         noted = workload_updates.left_to_migrate(context.cluster) or _are_restarted_by_choice(
             skipped
         )
+        path, number = workload_updates.listed(obj).path, count(len(skipped), "VM")
+        found = [vmi.full_name for vmi in skipped]
+        they = "it" if len(skipped) == 1 else "them"
+        messages = (
+            f"{number} cannot migrate ({why}), so updates skip {they}{which}. {remedy}"
+            for remedy in _remedies(obj, context.cluster, they)
+            for which in (*(f": {names(found, width)}" for width in (30, 1)), "")
+            for why in _reasons(skipped)
+        )
         yield Finding(
-            workload_updates.listed(obj).path,
-            f"{count(len(skipped), 'VM')} cannot migrate ({vmis.blocking_reason(skipped[0])}), so "
-            f"updates skip {'it' if len(skipped) == 1 else 'them'}: "
-            f"{names((vmi.full_name for vmi in skipped), 30)}. "
-            f"{_remedy(context.cluster, len(skipped))}",
+            path,
+            check.first_that_fits(path, *messages),
             value=(workload_updates.LIVE_MIGRATE, len(skipped)),
             max_action=Action.AUDIT if noted else Action.DENY,
         )
     yield from more_may_exist(context.cluster, VMI)
 
 
+def _reasons(skipped: Sequence[Object]) -> Iterator[str]:
+    """Yield why VMs cannot migrate, with how many of them if the reasons differ: the longest words
+    first.
+    """
+    reasons = Counter(map(vmis.blocking_reason, skipped)).most_common()
+    if len(reasons) > 1:
+        yield ", ".join(f"{number} {reason}" for reason, number in reasons)
+        most, others = reasons[0], len(skipped) - reasons[0][1]
+        yield f"{most[1]} {most[0]}, {count(others, 'other')}"
+        yield f"{len(reasons)} reasons"
+    else:
+        yield reasons[0][0]
+
+
 def _are_restarted_by_choice(skipped: Sequence[Object]) -> bool:
     return all(vmi.at("spec", "evictionStrategy").text == "None" for vmi in skipped)
 
 
-def _remedy(cluster: Cluster, skipped: int) -> str:
-    if kept := changed_disks.endangered(workload_updates.not_migratable(cluster), cluster):
-        return kept
-    restarting = workload_updates.restarting(cluster)
-    if not restarting:
-        return "Restart them manually; after Evict none is known to start again."
-    if _are_restarted_by_choice(workload_updates.not_migratable(cluster)):
-        return "Restart them when it suits; Evict does so at each update."
-    if workload_updates.left_to_migrate(cluster):
-        return "Restart them when it suits; Evict does so now."
-    if restarting == skipped:
-        return "Add Evict; only these would restart."
-    return f"Add Evict; {restarting} would restart, the others stay off."
+def _remedies(obj: Object, cluster: Cluster, they: str) -> Iterator[str]:
+    """Yield the remedy with what an eviction would do to the VMs: the longest words first."""
+    skipped = workload_updates.not_migratable(cluster)
+    if kept := changed_disks.endangered(skipped, cluster):
+        yield kept
+        return
+    restarts, off, others = _after_evict(obj, cluster)
+    begin = f"Restart {they} when it suits; Evict"
+    if restarts == len(skipped):
+        if _are_restarted_by_choice(skipped):
+            yield f"{begin} does so at each update."
+        elif workload_updates.left_to_migrate(cluster):
+            yield f"{begin} does so now."
+        else:
+            yield "Add Evict; only these would restart."
+        return
+    # KubeVirt may refuse the eviction of the others, or what follows could not be read
+    fails = f", and the eviction may fail for {others}" if others else ""
+    glue = ", " if fails else " and "
+    done = (f"restarts {restarts or 'none'}",) if restarts or not off else ()
+    long, short, number = (
+        f"{glue.join((*done, *((f'leaves {which} off',) if off else ())))}{fails}."
+        for which in (names(off, 60), names(off, 1), len(off))
+    )
+    yield f"{begin} {long}"
+    yield f"{begin} {short}"
+    yield f"Restart {they} later; Evict {short}"
+    yield f"{begin} {number}"
+    yield f"Restart {they} later; Evict {number}"
+
+
+def _after_evict(obj: Object, cluster: Cluster) -> tuple[int, Sequence[str], int]:
+    """Return how many of the VMs that cannot migrate start again after an eviction, which of them
+    are shut down and stay off, and how many others there are.
+    """
+    restarts, off, others = 0, [], 0
+    for vmi, migratable, eviction in workload_updates.evictions(obj, cluster):
+        if migratable is not False:
+            continue
+        after = workload_updates.after_shutdown(vmi, cluster)
+        if eviction is not Eviction.SHUTS_DOWN or isinstance(after, Unseen):
+            others += 1
+        elif after.comes:
+            restarts += 1
+        else:
+            off.append(f"{vmi.full_name} ({after.why.removeprefix('runStrategy ')})")
+    return restarts, off, others

@@ -12,6 +12,7 @@ from typing import Final
 from virt_admit.forecasts.drain.budgets import (
     evicted_pods,
     eviction_policy,
+    longhorn_budgets,
     operator_budgets,
     pod_budgets,
     role_budgets,
@@ -81,7 +82,7 @@ def _of_budget(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait 
     choice = eviction_policy.choice(pod, budget, cluster)
     if never:
         return _never(pod, budget, never, choice, cluster)
-    if (budget.at("status", "disruptionsAllowed").integer or 0) > 0:
+    if pod_budgets.allows(budget):
         return None
     if starting := unhealthy_pods.starting(pod, budget, cluster):
         reason = f"it lets pod {pod.name} go once others are ready: {starting}"
@@ -111,7 +112,9 @@ def _never(pod: Object, budget: Object, never: str, choice: str, cluster: Cluste
 
 def _refused(budget: Object, answer: OperatorAnswer, cluster: Cluster) -> Blocker:
     now, since = answer.way is Way.NOW, pod_budgets.refuses_since(budget)
-    lasting = pod_budgets.lasting(since, cluster) if now and not answer.awaits else ""
+    # a budget of Longhorn allows none for as long as it exists
+    counts = now and not answer.awaits and not longhorn_budgets.is_instance_manager(budget)
+    lasting = pod_budgets.lasting(since, cluster) if counts else ""
     reason, cause = f"{answer.reason}{lasting}", ProblemCause.BUDGET
     found = Blocker.at(budget, PDB, reason, answer.remedy, now=now, cause=cause)
     return replace(found, awaits=answer.awaits, passes=answer.passes, since=since)

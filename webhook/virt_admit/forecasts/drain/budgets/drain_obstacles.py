@@ -46,6 +46,15 @@ class Blocker(_Obstacle):
     """Whether these nodes are being rebooted and come back within minutes."""
     since: str | None = None
     """RFC 3339: since when a budget allows no disruption. None: not known."""
+    of_vms: bool = False
+    """Whether it keeps VMs that migrate alone, and no other pod."""
+
+    @property
+    def effect(self) -> str:
+        """What it does, in words."""
+        if self.of_vms and self.now:
+            return "keeps VMs now"
+        return "blocks now" if self.now else "blocks the drain"
 
     @classmethod
     def at(

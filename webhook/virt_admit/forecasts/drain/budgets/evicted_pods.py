@@ -8,8 +8,7 @@ from typing import Final
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.lookups import find
-from virt_admit.model.scheduler.pods import FINISHED
+from virt_admit.model.lookups import find, grouped
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """Annotation of pods that the kubelet runs from a file: a drain leaves them alone."""
@@ -34,12 +33,8 @@ def keeps_no_data(pod: Object) -> bool:
 
 def by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     """Return the known pods by their node."""
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        node = pod.at("spec", "nodeName").text
-        if node:
-            found.setdefault(node, []).append(pod)
-    return found
+    placed = (pod for pod in cluster.known(POD) if pod.at("spec", "nodeName").text)
+    return grouped(placed, lambda pod: pod.at("spec", "nodeName").text or "")
 
 
 def has_nothing_to_evict(node: str, cluster: Cluster) -> bool:
@@ -52,22 +47,21 @@ def is_evicted(pod: Object) -> bool:
     """Return whether a drain evicts the pod: not those of DaemonSets, of files,
     and those that have ended.
     """
-    return not is_left_alone(pod) and pod.at("status", "phase").text not in FINISHED
+    return not is_left_alone(pod) and not pod.ended
 
 
 def lingers(pod: Object) -> bool:
     """Return whether a pod has ended and is being deleted:
     ``kubectl drain`` waits until it is gone, too.
     """
-    return pod.deleted and pod.at("status", "phase").text in FINISHED and not is_left_alone(pod)
+    return pod.deleted and pod.ended and not is_left_alone(pod)
 
 
 def is_left_alone(pod: Object) -> bool:
     """Return whether no drain touches the pod: it is of a DaemonSet,
     or the kubelet runs it from a file.
     """
-    owner = pod.controller
-    return MIRROR in pod.annotations or (owner is not None and owner["kind"].text == "DaemonSet")
+    return MIRROR in pod.annotations or bool(pod.owned_by("DaemonSet"))
 
 
 def only_ends(pod: Object) -> bool:
@@ -79,5 +73,5 @@ def is_on_silent_node(pod: Object, cluster: Cluster) -> bool:
     """Return whether the node of a pod is known not to be Ready:
     nothing there can report that the pod has ended.
     """
-    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text)
     return node is not None and node.condition("Ready")["status"].text in ("False", "Unknown")

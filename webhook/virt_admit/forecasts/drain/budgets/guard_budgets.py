@@ -17,7 +17,6 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     OperatorAnswer,
     PodEviction,
     Way,
-    is_ready,
     is_schedulable,
     node_of,
     selected_labels,
@@ -75,7 +74,7 @@ def guard(eviction: PodEviction) -> OperatorAnswer:
         return GOES
     component = eviction.budget.name.removesuffix(_SUFFIX)
     selected = list(eviction.selected)
-    down = [pod for pod in selected if not is_ready(pod) and node_of(pod)]
+    down = [pod for pod in selected if not pod.is_true("Ready") and node_of(pod)]
     if down:
         return _down(component, sorted(down, key=node_of), eviction)
     guarded = {node_of(pod) for pod in selected}
@@ -135,10 +134,11 @@ def _of_removed(guards: Sequence[Object], eviction: PodEviction) -> OperatorAnsw
     if eviction.node not in gone:
         return OperatorAnswer(Way.NOW, reason, _removal_first(gone, leaving))
     these = "these guards" if several else "this guard"
+    delete = shell("kubectl", "delete", "pod", *(argument(pod.name) for pod in guards), "-n", ETCD)
     remedy = typed(
-        f"Check that all other members of etcd are healthy, then delete {these} (OpenShift 4.12 "
-        "does so itself)",
-        shell("kubectl", "delete", "pod", *(argument(pod.name) for pod in guards), "-n", ETCD),
+        "Check that all other members of etcd are healthy",
+        shell("kubectl", "describe", "clusteroperator", "etcd"),
+        f"then delete {these} ({delete}); OpenShift 4.12 does so itself",
     )
     return OperatorAnswer(Way.NOW, reason, remedy)
 

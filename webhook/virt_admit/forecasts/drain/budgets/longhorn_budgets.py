@@ -9,13 +9,15 @@ longhorn/longhorn-manager:controller/instance_manager_controller.go#canDeleteIns
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.budgets import (
-    longhorn_copies,
     longhorn_instances,
+    longhorn_migrations,
     operator_eviction,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
@@ -27,14 +29,18 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     not_ready,
     selected_labels,
 )
-from virt_admit.model.commands import typed
+from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
+from virt_admit.model.commands import about, merge_patch, typed, virtctl
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
+    LONGHORN_MANAGER,
     LONGHORN_REPLICA,
     LONGHORN_SETTING,
     LONGHORN_VOLUME,
     NODE,
     PDB,
+    VM,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
@@ -42,7 +48,7 @@ from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates import maintenance_updates
 
 READS: Final = union(
@@ -50,9 +56,10 @@ READS: Final = union(
     longhorn_copies.READS,
     longhorn_instances.READS,
     {
-        LONGHORN_VOLUME: ("spec.numberOfReplicas", "status.state"),
+        LONGHORN_VOLUME: ("spec.dataLocality", "spec.numberOfReplicas", "status.state"),
         NODE: (f"metadata.annotations.{maintenance_updates.REQUESTED}",),
         LONGHORN_REPLICA: ("spec.desireState", "status.currentState"),
+        VM: ("spec.template.spec.volumes",),
     },
 )
 
@@ -80,12 +87,15 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
     cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
     setting = cluster.get(LONGHORN_SETTING, namespace, "node-drain-policy")
     policy = (setting["value"].text if setting is not None else None) or _BY_DEFAULT
+    idle = longhorn_instances.idle_for(eviction)
     waits = OperatorAnswer(
         Way.WAITS,
-        f"Longhorn removes it once the VMs and pods with its volumes have left node {node}",
+        f"Longhorn removes it within minutes, as no volume is attached to node {node} any more"
+        if idle is not None
+        else f"Longhorn removes it once the VMs and pods with its volumes have left node {node}",
     )
     if policy == "always-allow":
-        return waits
+        return _overdue((), idle, eviction) or waits
     for _ in cluster.list(LONGHORN_REPLICA, namespace):  # raises Unseen unless all are known
         pass
     here = cluster.cached(longhorn_copies.by_node).get((namespace, node), ())
@@ -101,7 +111,7 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
             and _is_last(replica, elsewhere, cluster)
         ]
     if not kept:
-        return waits
+        return _overdue(here if policy == _BY_DEFAULT else (), idle, eviction) or waits
     if policy.startswith("block-for-eviction"):
         raise Unseen(
             f"it first moves {count(len(kept), 'replica')} to other nodes, which need disk space"
@@ -128,6 +138,104 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
         words, command = maintenance_updates.way_back(cordoned[0])
         return OperatorAnswer(Way.NOW, reason, typed(f"{words[0].upper()}{words[1:]}", command))
     return _last_copies(alone, eviction, may_stop=policy == "allow-if-replica-is-stopped")
+
+
+def _overdue(
+    here: Sequence[Object], idle: timedelta | None, eviction: PodEviction
+) -> OperatorAnswer | None:
+    """Return that a budget stays that nothing needs; None: Longhorn has its time for that.
+
+    Releases before 1.1.2, and those before 1.3.0 itself, demand a healthy copy elsewhere also of a
+    volume that was never attached, which has none (longhorn/longhorn#2673, #4103).
+
+    Args:
+        here: the replicas on the node that its policy looks at.
+        idle: for how long the cordoned node has had no volume; None: it has one, or is not known.
+    """
+    cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
+    setting = find(cluster, LONGHORN_SETTING, namespace, "current-longhorn-version")
+    release = setting["value"].text or "" if setting is not None else ""
+    copies = cluster.cached(longhorn_copies.healthy)
+    named = {each.at("spec", "volumeName").text or "" for each in here if _is_unused(each)}
+    unused = sorted(each for each in named if not copies.get((namespace, each)))
+    if _KNOWS_UNUSED.match(release):
+        unused = []
+    if not (unused and release) and (idle is None or idle < longhorn_instances.PATIENCE):
+        return None
+    begin = f"no volume has been attached to node {node}{clock.lasts(idle)}, and " if idle else ""
+    if not unused:
+        see = f"See in the log of longhorn-manager why it keeps the budget of {node}"
+        return OperatorAnswer(
+            Way.NOW,
+            f"{begin}Longhorn keeps it all the same",
+            typed(see, longhorn_instances.log(eviction)),
+        )
+    why, demand = ("", f", as Longhorn {release} demands") if release else ("most likely ", "")
+    volume = find(cluster, LONGHORN_VOLUME, namespace, unused[0])
+    space, claim = volume_users.claim_of(volume)
+    title = f"volume {unused[0]}{f' (claim {space}/{claim})' if claim else ''}"
+    return OperatorAnswer(
+        Way.NOW,
+        f"{begin}Longhorn keeps this budget, {why}because {title} was never attached: no other "
+        f"node has a healthy copy of that volume{demand}",
+        _attach_once(unused[0], volume, eviction),
+    )
+
+
+def _attach_once(name: str, volume: Object | None, eviction: PodEviction) -> str:
+    """Return what makes the copies of a volume healthy that was never attached.
+
+    If all are on the node, that would make one of them the last healthy copy, which keeps the
+    budget in any release. Longhorn adds a replica only while a volume is attached
+    (:controller/volume_controller.go#replenishReplicas).
+    """
+    cluster = eviction.cluster
+    copies = cluster.cached(longhorn_copies.by_volume).get(name, ())
+    places = [
+        each.at("spec", "nodeID").text for each in copies if not each["spec"]["failedAt"].text
+    ]
+    if not any(place not in (None, "", eviction.node) for place in places):
+        return _copy_first(volume, places.count(eviction.node))
+    namespace, claim = volume_users.claim_of(volume)
+    for vm in cluster.known(VM, namespace) if claim else ():
+        if claim in launcher_pod.claims(vm.at("spec", "template", "spec")):
+            return typed(
+                f"Start VM {vm.full_name} once, if it may run (or attach the volume on "
+                "Longhorn's page)",
+                virtctl("start", vm.name, vm.namespace),
+            )
+    return "Attach it once to another node on Longhorn's page, and detach it again."
+
+
+def _copy_first(volume: Object | None, here: int) -> str:
+    """Return what to do about a volume without data, of which no other node has a replica."""
+    needless = "as a decision, delete its disk if empty and unneeded"
+    if volume is None:
+        return f"{capital(needless)}."
+    described = about("describe", volume, LONGHORN_VOLUME)
+    if volume.at("spec", "dataLocality").text == "strict-local":  # Longhorn refuses a second copy
+        return typed(capital(needless), described)
+    wanted = volume.at("spec", "numberOfReplicas").integer or 0
+    if wanted > here:
+        see = "See why Longhorn has no replica of it on another node, before anything attaches it"
+        return typed(see, described, f"or, {needless}")
+    more = {"spec": {"numberOfReplicas": here + 1}}
+    return typed(
+        "Add a replica on another node, then attach it once",
+        merge_patch(LONGHORN_VOLUME, volume.name, volume.namespace, more),
+        f"or, {needless}",
+    )
+
+
+def _is_unused(replica: Object) -> bool:
+    """Return whether a replica was never used, so that it holds no data."""
+    return not replica.at("spec", "healthyAt").text and not replica.at("spec", "failedAt").text
+
+
+_KNOWS_UNUSED: Final = re.compile(
+    r"v?(?:1\.1\.[2-9]|1\.2\.|1\.3\.(?:0(?!-)|[1-9])|1\.(?:[4-9]|\d{2})\.|[2-9]\.)"
+)
+"""The releases that let a node go whose unused replicas are the only ones of their volumes."""
 
 
 def _last_copies(volumes: list[str], eviction: PodEviction, *, may_stop: bool) -> OperatorAnswer:
@@ -189,15 +297,9 @@ def _migrating(volume: Object, node: str, cluster: Cluster) -> Iterator[str]:
 
     Raises Unseen after those that are known.
     """
-    status = volume.at("status", "kubernetesStatus")
-    namespace, claim = status["namespace"].text, status["pvcName"].text
-    for vmi in vmis.on_node(cluster, node) if namespace and claim else ():
-        spec = vmi["spec"]
-        used = vmi.namespace == namespace and claim in {
-            *launcher_pod.claims(spec),
-            *launcher_pod.attached_claims(spec),
-        }
-        if used and not vmi.deleted and vmi_evictions.eviction(vmi, cluster) is Eviction.MIGRATES:
+    for vmi in vmis.on_node(cluster, node) if all(volume_users.claim_of(volume)) else ():
+        moves = longhorn_migrations.uses(vmi, volume) and not vmi.deleted
+        if moves and vmi_evictions.eviction(vmi, cluster) is Eviction.MIGRATES:
             yield vmi.full_name
 
 
@@ -221,15 +323,15 @@ def _titles(volumes: list[str], eviction: PodEviction) -> str:
 
 
 def _claim(volume: Object | None, alone: bool) -> str:
-    if volume is None or not (claim := volume.at("status", "kubernetesStatus", "pvcName").text):
+    namespace, claim = volume_users.claim_of(volume)
+    if volume is None or not claim:
         return ""
-    status = volume.at("status", "kubernetesStatus")
-    name = f"claim {status['namespace'].text}/{claim}"
+    name = f"claim {namespace}/{claim}"
     if not alone or volume.at("status", "state").text != "detached":
         return f" ({name})"
     workloads = {
         each["workloadName"].text
-        for each in status["workloadsStatus"].items()
+        for each in volume.at("status", "kubernetesStatus", "workloadsStatus").items()
         if each["workloadName"].text
     }
     return (
@@ -253,7 +355,7 @@ def _is_last(replica: Object, nodes: set[str], cluster: Cluster) -> bool:
     A replica never used holds no data.
     """
     spec = replica["spec"]
-    if not spec["healthyAt"].text and not spec["failedAt"].text:
+    if _is_unused(replica):
         return False
     copies = cluster.cached(longhorn_copies.healthy).get(
         (replica.namespace, spec["volumeName"].text or ""), set()
@@ -262,14 +364,16 @@ def _is_last(replica: Object, nodes: set[str], cluster: Cluster) -> bool:
 
 
 def _protected_nodes(namespace: str, cluster: Cluster) -> set[str]:
-    """Return the schedulable nodes whose instance manager has a budget."""
-    budgets = (
-        selected_labels(budget)
-        for budget in cluster.list(PDB, namespace)
-        if is_instance_manager(budget)
-    )
-    marked = {labels[_LONGHORN_NODE] for labels in budgets if _LONGHORN_NODE in labels}
-    return {node for node in marked if is_schedulable(node, cluster)}
+    """Return the schedulable nodes whose instance manager has a budget: Longhorn finds it by the
+    name that both have (types/types.go#GetPDBName), and its selector names the node, too.
+    """
+    marked: set[str | None] = set()
+    for budget in cluster.list(PDB, namespace):
+        if is_instance_manager(budget):
+            manager = find(cluster, LONGHORN_MANAGER, namespace, budget.name)
+            own = manager.at("spec", "nodeID").text if manager is not None else None
+            marked.add(own or selected_labels(budget).get(_LONGHORN_NODE))
+    return {node for node in marked if node and is_schedulable(node, cluster)}
 
 
 def is_csi(budget: Object) -> bool:

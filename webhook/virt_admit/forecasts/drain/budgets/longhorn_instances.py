@@ -9,34 +9,61 @@ the budget), :controller/volume_attachment_controller.go#handleNodeCordoned; lon
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Final, TypeVar
 
 from virt_admit.forecasts.drain.budgets import longhorn_migrations
-from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
-from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.forecasts.drain.budgets.operator_eviction import (
+    OperatorAnswer,
+    PodEviction,
+    Way,
+    cordoned_at,
+)
+from virt_admit.forecasts.placement.components import node_pods
+from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
+from virt_admit.forecasts.placement.components.longhorn_starts import DRIVER
+from virt_admit.model.commands import argument, logs_of, shell, typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_ATTACHMENT,
     LONGHORN_ENGINE,
     LONGHORN_MANAGER,
+    LONGHORN_REPLICA,
     LONGHORN_SETTING,
     LONGHORN_VOLUME,
+    NODE,
     PDB,
+    POD,
+    VMI,
+    VOLUME_ATTACHMENT,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 
+K = TypeVar("K", bound=Hashable)
+
 READS: Final[Reads] = union(
+    longhorn_copies.READS,
     longhorn_migrations.READS,
+    node_pods.READS,
+    volume_users.READS,
     {
         LONGHORN_MANAGER: ("spec.nodeID", "status.ownerID", "status.instanceEngines"),
-        LONGHORN_ENGINE: ("spec.nodeID", "spec.volumeName", "status.currentState"),
+        LONGHORN_ENGINE: (
+            "spec.desireState",
+            "spec.nodeID",
+            "spec.volumeName",
+            "status.currentState",
+        ),
         LONGHORN_SETTING: ("value",),
-        LONGHORN_ATTACHMENT: ("spec",),
-        LONGHORN_VOLUME: ("status.currentNodeID", "status.kubernetesStatus"),
+        NODE: ("spec.taints",),
+        VMI: ("status.migrationState",),
+        VOLUME_ATTACHMENT: ("metadata.creationTimestamp", "spec.attacher"),
     },
 )
 
@@ -74,16 +101,144 @@ def obstacle(eviction: PodEviction) -> OperatorAnswer | None:
             f"Let longhorn-manager run on {node}, for example with a toleration for its taints, or "
             "update Longhorn.",
         )
-    orphans = sorted(_orphans(manager, node, eviction))
+    orphans = sorted(_orphans(manager, eviction))
     if not orphans:
         return longhorn_migrations.obstacle(manager, eviction) or _attached_by_hand(eviction)
     return OperatorAnswer(
         Way.NOW,
         f"its instance manager still runs engine {names(orphans, 80)}, whose volume is not "
         f"attached on {node}, and Longhorn keeps the budget while an engine runs",
-        "Update Longhorn, which removes such orphaned engines from 1.9 on with "
-        "orphan-resource-auto-deletion.",
+        _ending(orphans, manager, eviction),
     )
+
+
+def _ending(orphans: Sequence[str], manager: Object, eviction: PodEviction) -> str:
+    """Return what ends engines without a volume, and nothing else: the replicas beside them go on.
+
+    An engine that is made while the cluster is read looks the same, which a cordon of some minutes
+    excludes. The v2 data engine has no process for each instance. Source:
+    longhorn/website:content/kb/troubleshooting-orphan-instance.md.
+    """
+    known, pod, node = manager.at("status", "instanceEngines"), eviction.pod, eviction.node
+    if any(known[each].at("spec", "dataEngine").text == "v2" for each in orphans):
+        return (
+            "Update Longhorn, which removes such orphaned engines from 1.9 on with "
+            "orphan-resource-auto-deletion."
+        )
+    closed = clock.elapsed(cordoned_at(node, eviction.cluster), eviction.cluster)
+    if closed is None or closed < PATIENCE or unlisted(eviction.cluster, VMI):
+        return typed(
+            f"Ask again once {node} has been cordoned for 10 minutes, since no new VM can need the "
+            "engine then",
+            shell("virt-admit", "drain", argument(node)),
+        )
+    first, *others = orphans
+    tool = ("--", "instance-manager", "process", "delete", "--name", first)
+    further = f"then the same for {names(others, 80)}" if others else ""
+    return typed(
+        "End this process, which no volume needs, so that Longhorn removes the budget",
+        shell("kubectl", "exec", argument(pod.name), "-n", pod.namespace, *tool),
+        further,
+    )
+
+
+PATIENCE: Final = timedelta(minutes=10)
+"""Longhorn looks again within a minute, and Kubernetes detaches a volume at the latest 6 minutes
+after its pod has ended (``maxWaitForUnmountDuration``).
+"""
+
+
+def idle_for(eviction: PodEviction) -> timedelta | None:
+    """Return since when a node has certainly been cordoned without a volume of Longhorn, and with
+    the copies that its volumes have now: since the cordon, or since anything last left some node,
+    or a copy became healthy; None: it is not, or that is not known.
+    """
+    cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
+    cordoned = cordoned_at(node, cluster)
+    if (
+        cordoned is None
+        or any(unlisted(cluster, kind) for kind in _CHANGES)
+        or node in cluster.cached(_in_use)
+    ):
+        return None
+    here = cluster.cached(longhorn_copies.by_node).get((namespace, node), ())
+    healthy = cluster.cached(_healthy)
+    times = (
+        cordoned,
+        cluster.cached(_moved).get(node),
+        cluster.cached(_last_use),
+        *(healthy.get(each.at("spec", "volumeName").text or "") for each in here),
+    )
+    return clock.elapsed(max(filter(None, times)), cluster)
+
+
+_CHANGES: Final = (
+    LONGHORN_ATTACHMENT,
+    LONGHORN_REPLICA,
+    LONGHORN_VOLUME,
+    VMI,
+    VOLUME_ATTACHMENT,
+)
+
+
+def _in_use(cluster: Cluster) -> set[str]:
+    """Return the nodes that a known volume, ticket or attachment names."""
+    volumes = (node for each in cluster.known(LONGHORN_VOLUME) for node in volume_users.nodes(each))
+    attached = (
+        each.at("spec", "nodeName").text or ""
+        for each in cluster.known(VOLUME_ATTACHMENT)
+        if each.at("spec", "attacher").text == DRIVER
+    )
+    tickets = (
+        ticket["nodeID"].text or ""
+        for each in cluster.known(LONGHORN_ATTACHMENT)
+        for _, ticket in each.at("spec", "attachmentTickets").entries()
+    )
+    return {*volumes, *attached, *tickets}
+
+
+def _moved(cluster: Cluster) -> Mapping[str, datetime]:
+    """Return when the last migration from each node ended."""
+    states = (each.at("status", "migrationState") for each in cluster.known(VMI))
+    return _newest((each["sourceNode"].text or "", each["endTimestamp"].text) for each in states)
+
+
+def _healthy(cluster: Cluster) -> Mapping[str, datetime]:
+    """Return when the newest healthy copy of each volume became so."""
+    specs = (each["spec"] for each in cluster.known(LONGHORN_REPLICA))
+    return _newest((each["volumeName"].text or "", each["healthyAt"].text) for each in specs)
+
+
+def _last_use(cluster: Cluster) -> datetime | None:
+    """Return when a pod with a volume last ended, or Kubernetes last attached one."""
+    ended = ((None, _last_pod(each)) for each in cluster.known(LONGHORN_VOLUME))
+    attached = ((None, each.created) for each in cluster.known(VOLUME_ATTACHMENT))
+    return _newest(chain(ended, attached)).get(None)
+
+
+def _last_pod(volume: Object) -> str | None:
+    return volume.at("status", "kubernetesStatus", "lastPodRefAt").text
+
+
+def _newest(stamps: Iterable[tuple[K, str | None]]) -> dict[K, datetime]:
+    found: dict[K, datetime] = {}
+    for key, text in stamps:
+        if (time := clock.instant(text)) is not None:
+            found[key] = max(time, found.get(key, time))
+    return found
+
+
+def log(eviction: PodEviction) -> str:
+    """Return the command that shows what the longhorn-manager says that keeps a budget; empty: its
+    pod is not known.
+    """
+    budget = eviction.budget
+    manager = find(eviction.cluster, LONGHORN_MANAGER, budget.namespace, budget.name)
+    keeper = manager.at("status", "ownerID").text if manager is not None else None
+    for pod in node_pods.of_node(keeper or eviction.node, eviction.cluster):
+        if node_pods.daemon(pod) == "longhorn-manager":
+            return logs_of(pod, "--all-containers", "--since=10m")
+    return ""
 
 
 def _unguarded(eviction: PodEviction) -> str:
@@ -154,10 +309,8 @@ def _volumes_without_pods(cluster: Cluster) -> Mapping[tuple[str, str], Sequence
     """Return the attached volumes that Longhorn sees no pod use, by namespace and node."""
     found: dict[tuple[str, str], list[str]] = {}
     for volume in cluster.known(LONGHORN_VOLUME):
-        node, seen = (
-            volume.at("status", "currentNodeID").text,
-            volume.at("status", "kubernetesStatus"),
-        )
+        node = volume.at("status", "currentNodeID").text
+        seen = volume.at("status", "kubernetesStatus")
         if node and seen.map and not any(seen["workloadsStatus"].items()):
             found.setdefault((volume.namespace, node), []).append(volume.name)
     return found
@@ -184,16 +337,49 @@ def _leaves_it_to_the_node(eviction: PodEviction) -> bool:
     return patch < _REPAIRED.get((major, minor), 0) or (major, minor) < min(_REPAIRED)
 
 
-def _orphans(manager: Object, node: str, eviction: PodEviction) -> Iterator[str]:
+def _orphans(manager: Object, eviction: PodEviction) -> Iterator[str]:
     """Yield the engine processes that no volume on this node needs:
     they do not end when the VMs leave.
+
+    Raises:
+        Unseen: the engines, or what may name the node for a volume, cannot be read.
     """
-    for name in manager.at("status", "instanceEngines").map:
+    for name, process in manager.at("status", "instanceEngines").entries():
+        if process.at("status", "state").text != _RUNNING:  # it starts, or ends
+            continue
         engine = eviction.cluster.get(LONGHORN_ENGINE, manager.namespace, name)
-        if engine is None or _is_orphaned(engine, node):
+        if engine is not None and not _is_orphaned(engine, manager.name, eviction.node):
+            continue
+        named = engine.at("spec", "volumeName").text if engine is not None else None
+        volume = named or name.rpartition("-e-")[0]
+        if volume and not _may_need(volume, eviction):
             yield name
 
 
-def _is_orphaned(engine: Object, node: str) -> bool:
-    stopped = engine.at("status", "currentState").text == "stopped"
-    return stopped or engine.at("spec", "nodeID").text not in (node, "", None)
+_RUNNING: Final = "running"
+
+
+def _may_need(name: str, eviction: PodEviction) -> bool:
+    """Return whether anything names the node for a volume, or did so until a moment ago.
+
+    An Engine that is made, or deleted, while the cluster is read is absent, too: a migration has
+    one of its own on the target.
+    """
+    cluster, node = eviction.cluster, eviction.node
+    for kind in (LONGHORN_VOLUME, LONGHORN_ATTACHMENT, VOLUME_ATTACHMENT, POD):
+        if unread := unlisted(cluster, kind):
+            raise Unseen(unread)
+    volume = cluster.get(LONGHORN_VOLUME, eviction.budget.namespace, name)
+    if volume_users.is_named(name, volume, node, cluster):
+        return True
+    ended = clock.instant(_last_pod(volume)) if volume is not None else None
+    times = filter(None, (ended, cluster.cached(_moved).get(node)))
+    left = clock.elapsed(max(times, default=None), cluster)
+    return left is not None and left < PATIENCE
+
+
+def _is_orphaned(engine: Object, manager: str, node: str) -> bool:
+    wanted = engine.at("spec", "desireState").text == _RUNNING  # it may be starting
+    stopped = engine.at("status", "currentState").text == "stopped" and not wanted
+    leaves = engine.at("status", "instanceManagerName").text == manager  # it is its own still
+    return stopped or (not leaves and engine.at("spec", "nodeID").text not in (node, "", None))

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
-from virt_admit.forecasts.placement import running_launchers, volume_attachments
+from virt_admit.forecasts.placement import running_launchers
+from virt_admit.forecasts.placement.components.longhorn import volume_users
 from virt_admit.model.commands import kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
@@ -35,7 +36,7 @@ from virt_admit.model.messages import names
 READS: Final[Reads] = union(
     clock.READS,
     migrations.READS,
-    volume_attachments.READS,
+    volume_users.READS,
     {
         LONGHORN_ENGINE: ("spec.volumeName", "status.instanceManagerName"),
         LONGHORN_VOLUME: (
@@ -107,26 +108,26 @@ def _migrating(manager: Object, eviction: PodEviction) -> Iterator[Object]:
 
 def _other_node(volume: Object, node: str) -> str:
     """Return the other node of a volume that migrates; empty: it does not migrate."""
-    source, target = (
-        volume.at("status", "currentNodeID").text,
-        volume.at("status", "currentMigrationNodeID").text,
-    )
+    source = volume.at("status", "currentNodeID").text
+    target = volume.at("status", "currentMigrationNodeID").text
     both = {source or "", target or ""} - {""}
     return next(iter(both - {node}), "") if node in both else ""
+
+
+def uses(vmi: Object, volume: Object) -> bool:
+    """Return whether a VMI has the claim of a volume."""
+    namespace, claim = volume_users.claim_of(volume)
+    spec = vmi["spec"]
+    used = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
+    return vmi.namespace == namespace and claim in used
 
 
 def _moved(volume: Object, node: str, cluster: Cluster) -> Iterator[Object]:
     """Yield the VM that uses a volume, if it has long run on the other node and no longer
     migrates.
     """
-    seen = volume.at("status", "kubernetesStatus")
-    namespace, claim = seen["namespace"].text or "", seen["pvcName"].text or ""
     for vmi in entry(cluster, vmis.by_node, _other_node(volume, node)) or ():
-        spec = vmi["spec"]
-        if vmi.namespace != namespace or claim not in {
-            *launcher_pod.claims(spec),
-            *launcher_pod.attached_claims(spec),
-        }:
+        if not uses(vmi, volume):
             continue
         over = clock.since(vmi.at("status", "migrationState", "endTimestamp").text, cluster)
         pods = running_launchers.launchers(cluster).by_vmi.get(
@@ -145,7 +146,6 @@ def _moved(volume: Object, node: str, cluster: Cluster) -> Iterator[Object]:
 def _attachments(volume: Object, node: str, cluster: Cluster) -> Iterator[str]:
     """Yield the names of the attachments of a volume to a node, as far as they are known."""
     name = volume.at("status", "kubernetesStatus", "pvName").text or volume.name
-    found = (
-        each for each in cluster.known(VOLUME_ATTACHMENT) if volume_attachments.volume(each) == name
-    )
-    yield from (each.name for each in found if each.at("spec", "nodeName").text == node)
+    for each in volume_users.attachments(name, cluster):
+        if each.at("spec", "nodeName").text == node:
+            yield each.name

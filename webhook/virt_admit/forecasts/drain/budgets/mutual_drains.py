@@ -8,7 +8,7 @@ kubernetes/kubernetes:pkg/controller/disruption/disruption.go#countHealthyPods.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import evicted_pods, pod_budgets, waiting_pods
@@ -25,6 +25,7 @@ from virt_admit.model.messages import capital, names
 from virt_admit.model.node_updates import cordoners, node_phases, updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT
 from virt_admit.model.node_updates.operators import node_removals
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import pods as scheduled_pods
 
 READS: Final[Reads] = union(
@@ -73,6 +74,24 @@ def of_node(name: str, cluster: Cluster) -> MutualDrains | None:
     return entry(cluster, _all, name)
 
 
+def first(nodes: Iterable[str], cluster: Cluster) -> MutualDrains | None:
+    """Return the drains of the first of these nodes that others wait for; None: as above."""
+    return next(filter(None, (of_node(name, cluster) for name in nodes)), None)
+
+
+def resolved(
+    problem: Problem | None, refusals: Mapping[str, str], cluster: Cluster
+) -> Problem | None:
+    """Return why nodes take no pod with what opens one, if drains that hold each other keep it
+    closed: it does not open by itself.
+    """
+    cordoned = (name for name, why in sorted(refusals.items()) if why == "cordoned")
+    mutual = first(cordoned, cluster)
+    if problem is None or mutual is None:
+        return problem
+    return problem._replace(remedy=mutual.remedy, command="")
+
+
 def faults(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield what is wrong with a node itself. Where drains hold each other, the uncordon that ends
     it is not advised against.
@@ -119,10 +138,7 @@ class _Start(NamedTuple):
 
 
 def _holds(
-    node: Object,
-    cordoned: Sequence[Object],
-    starts: dict[str, Sequence[_Start]],
-    cluster: Cluster,
+    node: Object, cordoned: Sequence[Object], starts: dict[str, Sequence[_Start]], cluster: Cluster
 ) -> Iterator[WaitingLeave]:
     """Yield what keeps pods on a node until others run on other cordoned nodes, once for each
     budget.

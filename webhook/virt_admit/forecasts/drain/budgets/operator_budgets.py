@@ -15,12 +15,14 @@ openshift/cluster-image-registry-operator:pkg/resource/poddisruptionbudget.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import (
     drain_cleaner,
     guard_budgets,
     longhorn_budgets,
+    pod_budgets,
     postgres_budgets,
     rook_osds,
 )
@@ -29,14 +31,14 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     OperatorAnswer,
     PodEviction,
     Way,
-    is_ready,
+    drained_around,
     is_schedulable,
     node_of,
     not_ready,
     selected_labels,
 )
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
     BUILT_IN_GROUPS,
@@ -91,6 +93,11 @@ class Owner(NamedTuple):
 def operator(budget: Object) -> Operator | None:
     """Return the operator that writes a budget, or None if a user or a chart wrote it."""
     return next((known for known in _OPERATORS if known.wrote(budget)), None)
+
+
+def is_unknown(budget: Object) -> bool:
+    """Whether an operator writes a budget of which is not known what it does about a drain."""
+    return operator(budget) is _OPERATORS[-1]
 
 
 def judge(pod: Object, budget: Object, never: str, cluster: Cluster) -> OperatorAnswer | None:
@@ -236,7 +243,7 @@ def _is_standby(pod: Object, cluster: str, eviction: PodEviction) -> bool:
     ours = pod.labels.get("cnpg.io/cluster") == cluster and not pod.deleted
     return (
         ours
-        and is_ready(pod)
+        and pod.is_true("Ready")
         and node_of(pod) != eviction.node
         and is_schedulable(node_of(pod), eviction.cluster)
     )
@@ -380,11 +387,54 @@ def _custom_owner(budget: Object) -> Owner | None:
 
 
 def _custom(eviction: PodEviction) -> OperatorAnswer | None:
-    if eviction.never:
-        raise Unseen(
-            f"{_custom_owner(eviction.budget)} writes it, and whether it makes way is not known"
-        )
-    return None
+    """Refused for good where it has not made way for a node whose drain began long ago and has
+    removed all else, with all pods healthy, so that it waits for none. The answer is the same
+    for all its pods.
+    """
+    budget, owner = eviction.budget, _custom_owner(eviction.budget)
+    if not eviction.never or owner is None:
+        return None
+    waited = _waited(eviction)
+    if waited is None:
+        raise Unseen(f"{owner} writes it, and whether it makes way is not known")
+    node, age = waited
+    number = pod_budgets.enough(budget)
+    more = f"at least {number} pods, or for " if number else ""
+    kind = kinds.find(owner.group, owner.kind) or kinds.guess(f"{owner.group}/", owner.kind)
+    return OperatorAnswer(
+        Way.NEVER,
+        f"{eviction.never}, so no pod can ever be evicted: all are healthy, and the operator that "
+        f"writes it has not made way for {node}, whose drain began {clock.duration(age)} ago",
+        typed(
+            f"Ask for {more}a budget that lets one go in {owner}{_FIELDS.get(owner.group, '')}, "
+            "which writes it",
+            kubectl("edit", kind, owner.name, budget.namespace),
+        ),
+    )
+
+
+def _waited(eviction: PodEviction) -> tuple[str, timedelta] | None:
+    """Return the node with a pod of the budget that has been drained longest, and for how long,
+    while the budget allowed none with all its pods healthy; None: not for long.
+    """
+    budget, cluster, status = eviction.budget, eviction.cluster, eviction.budget["status"]
+    healthy, expected = status["currentHealthy"].integer or 0, status["expectedPods"].integer or 0
+    refuses = clock.since(pod_budgets.refuses_since(budget), cluster)
+    if healthy < expected or not expected or refuses is None or refuses < _PATIENCE:
+        return None
+    began, node = drained_around(budget, cluster) or (None, "")
+    age = clock.elapsed(began, cluster)
+    return (node, age) if age is not None and age >= _PATIENCE else None
+
+
+_PATIENCE: Final = timedelta(minutes=30)
+"""What moves a role or a budget at a cordon has done so by then."""
+_FIELDS: Final = {
+    "operator.knative.dev": " (its spec.high-availability or spec.podDisruptionBudgets)"
+}
+"""Where the object of an operator sets the number of pods and the budget, by API group
+(knative/operator:pkg/apis/operator/base/common.go#CommonSpec).
+"""
 
 
 _OPERATORS: Final = (

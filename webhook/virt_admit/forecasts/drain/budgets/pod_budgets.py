@@ -89,7 +89,8 @@ def refuses_all(budget: Object, expected: int) -> str:
         return f"minAvailable is {least.integer} for {count(expected, 'pod')}"
     desired = budget.at("status", "desiredHealthy").integer or share(least.text or "", expected)
     if least.text and desired and expected and desired >= expected:
-        return f"minAvailable is {least.text} of {count(expected, 'pod')}, which is all of them"
+        of = f"{least.text} of {count(expected, 'pod')}"
+        return f"minAvailable is {of}, which is all of them (rounded up)"
     return ""
 
 
@@ -121,6 +122,11 @@ def lacks_scale(budget: Object) -> bool:
     only an integer ``minAvailable`` needs no scale.
     """
     return budget.condition("DisruptionAllowed")["reason"].text == "SyncFailed"
+
+
+def allows(budget: Object) -> bool:
+    """Return whether a budget is known to allow an eviction now."""
+    return (budget.at("status", "disruptionsAllowed").integer or 0) > 0
 
 
 def refuses_since(budget: Object) -> str | None:

@@ -12,16 +12,15 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import pod_budgets, pod_counts
-from virt_admit.forecasts.drain.budgets.operator_eviction import is_ready, node_of
+from virt_admit.forecasts.drain.budgets.operator_eviction import node_of
 from virt_admit.forecasts.drain.budgets.pod_counts import PodOwner
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import count
-from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     pod_counts.READS,
@@ -59,10 +58,8 @@ class PodRole(NamedTuple):
 
     def next(self, cluster: Cluster) -> Object | None:
         """Return a pod that can take the role over: ready, on another node that is not cordoned."""
-        return next(
-            (each for each in self.others if is_ready(each) and self._is_elsewhere(each, cluster)),
-            None,
-        )
+        ready = (each for each in self.others if each.is_true("Ready"))
+        return next((each for each in ready if self._is_elsewhere(each, cluster)), None)
 
     def _is_elsewhere(self, other: Object, cluster: Cluster) -> bool:
         node = find(cluster, NODE, "", node_of(other))
@@ -131,11 +128,8 @@ def take_over(role: PodRole, cluster: Cluster) -> str:
 
 def _by_controller(cluster: Cluster) -> Mapping[tuple[str, ...], list[Object]]:
     """Return the pods that are to stay, by namespace and by kind and name of their controller."""
-    found: dict[tuple[str, ...], list[Object]] = {}
-    for pod in cluster.known(POD):
-        if not pod.deleted and pod.at("status", "phase").text not in FINISHED:
-            found.setdefault((pod.namespace, *_controller(pod)), []).append(pod)
-    return found
+    staying = (pod for pod in cluster.known(POD) if not pod.deleted and not pod.ended)
+    return grouped(staying, lambda pod: (pod.namespace, *_controller(pod)))
 
 
 def _controller(pod: Object) -> tuple[str, str]:

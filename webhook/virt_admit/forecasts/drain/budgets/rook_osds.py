@@ -15,11 +15,11 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     OperatorAnswer,
     PodEviction,
     Way,
-    is_ready,
     is_schedulable,
     node_of,
     selected_labels,
 )
+from virt_admit.forecasts.placement.components.drivers import refusing_storage
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -39,7 +39,7 @@ READS: Final = union(
 
 _HOST: Final = "topology-location-host"
 """Label of OSD pods: the name of their host in the CRUSH map."""
-_ID: Final = "ceph-osd-id"
+_ID: Final = refusing_storage.OSD_ID
 _SWITCHED: Final = datetime.timedelta(minutes=5)
 """Rook looks every 30 s. An OSD that is down for longer has not made it let the others of its node
 go.
@@ -63,7 +63,9 @@ def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
             f"{osds} on {where} is down although the node is up, and Rook lets no other node go "
             "until it is back"
         )
-        remedy = f"Repair {osds}, or remove it from Ceph if its disk is lost."
+        lost = any(map(refusing_storage.lacks_data, eviction.cluster.known(CEPH_CLUSTER)))
+        remove = "" if lost else ", or remove it from Ceph if its disk is lost"
+        remedy = f"Repair {osds}{remove}."
         return OperatorAnswer(Way.NOW, reason, remedy)
     reason = f"Ceph waits until {where} is back and its data is clean"
     remedy = f"Wait for that, and repair {where} if it does not come back."
@@ -87,7 +89,7 @@ def _own_domain(eviction: PodEviction, label: str) -> OperatorAnswer | None:
     down = [
         pod
         for pod in eviction.pods
-        if label in pod.labels and _ID in pod.labels and not is_ready(pod)
+        if label in pod.labels and _ID in pod.labels and not pod.is_true("Ready")
     ]
     if not down or any(pod.labels[label] != domain for pod in down):
         return None
@@ -118,12 +120,9 @@ def _has_failed(pod: Object, eviction: PodEviction) -> bool:
     so that no drain explains it.
     """
     name = node_of(pod) or pod.labels.get(_HOST, "")
-    node = eviction.cluster.get(NODE, "", name) if not is_ready(pod) and _ID in pod.labels else None
-    return (
-        node is not None
-        and node.condition("Ready")["status"].text == "True"
-        and is_schedulable(name, eviction.cluster)
-    )
+    is_down = _ID in pod.labels and not pod.is_true("Ready")
+    node = eviction.cluster.get(NODE, "", name) if is_down else None
+    return node is not None and node.is_true("Ready") and is_schedulable(name, eviction.cluster)
 
 
 def _named(osds: Iterable[Object]) -> str:
@@ -148,7 +147,7 @@ def of_node(eviction: PodEviction) -> OperatorAnswer:
     health = ceph.at("status", "ceph", "health").text if ceph is not None else None
     if health not in ("HEALTH_OK", "HEALTH_WARN"):
         raise Unseen(f"the health of CephCluster {owner} is {health or 'not known'}")
-    down = [osd for osd in osds if not is_ready(osd)]
+    down = [osd for osd in osds if not osd.is_true("Ready")]
     here = [osd for osd in down if _is_beside(osd, eviction)]
     elsewhere = sorted({node_of(osd) or osd.name for osd in down if osd not in here})
     if not eviction.allowed and elsewhere and health != "HEALTH_OK":
@@ -182,8 +181,6 @@ def _is_beside(osd: Object, eviction: PodEviction) -> bool:
 
 
 def _is_long_down(osd: Object, eviction: PodEviction) -> bool:
-    changed = (
-        osd.condition("Ready")["lastTransitionTime"].text or osd.metadata["creationTimestamp"].text
-    )
+    changed = osd.condition("Ready")["lastTransitionTime"].text or osd.created
     age = clock.since(changed, eviction.cluster)
     return age is not None and age > _SWITCHED

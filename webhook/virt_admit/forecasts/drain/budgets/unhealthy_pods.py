@@ -7,24 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import mutual_drains, pod_budgets, waiting_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
-from virt_admit.forecasts.drain.budgets.waiting_pods import HeldUp
-from virt_admit.forecasts.placement import candidates, pod_starts
+from virt_admit.forecasts.drain.budgets.waiting_pods import HeldUp, OnlyNode, Waiting
+from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import broken_pods, webhook_deadlocks
+from virt_admit.forecasts.placement.components.drivers import rook_monitors
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.evidence import failed_probes, lost_pins
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.workloads import CONTAINERS
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import advice_of, command_of, names
-from virt_admit.model.node_updates import maintenance_updates
+from virt_admit.model.messages import advice_of, capital, command_of, names, without_command
+from virt_admit.model.node_updates import cordoners, maintenance_updates
 from virt_admit.model.scheduler import pods as scheduled_pods
-from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
 _PORTWORX: Final = "px/service"
 """Label of nodes with which an administrator stops Portworx there (docs.portworx.com:
@@ -36,11 +39,20 @@ READS: Final[Reads] = union(
     waiting_pods.READS,
     mutual_drains.READS,
     webhook_deadlocks.READS,
+    failed_probes.READS,
+    lost_pins.READS,
+    rook_monitors.READS,
     {NODE: (f"metadata.labels.{_PORTWORX}",), POD: _RESTARTS},
 )
+_OF_MAINTENANCE: Final = {"key": "medik8s.io/drain", "operator": "Exists"}
+"""The taint of a node in maintenance beside its cordon
+(medik8s/node-maintenance-operator:internal/controller/taint.go).
+"""
 _SHOWN: Final = 120
 _USUAL: Final = timedelta(minutes=5)
 """A pod that takes longer than this to become ready may never do so."""
+_REPLACED: Final = timedelta(minutes=20)
+"""Rook has replaced a monitor by then, and an autoscaler has added a node."""
 
 
 def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldUp | None:
@@ -55,15 +67,8 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
     found = list(_unhealthy(pod, budget, cluster))
     here = pod.at("spec", "nodeName").text or ""
     waiting = [each for each in found if not each.at("spec", "nodeName").text]
-    for each in waiting:
-        cordoned = cordoned_for(each, here, cluster)
-        if cordoned is not None:
-            words, command = maintenance_updates.way_back(cordoned)
-            reason = f"pod {each.name} finds no node while {cordoned.name} is cordoned"
-            then = f"{words[0].upper()}{words[1:]}, and drain again once pod {each.name} is ready"
-            return HeldUp(reason, typed(then, command))
-        if (only := waiting_pods.only_here(each, here, cluster)) is not None:
-            return only
+    if (without := _without_node(waiting, here, budget, cluster)) is not None:
+        return without
     stopped = next(filter(None, (_stopped(each, cluster) for each in found)), "")
     ill = [
         (each, why)
@@ -75,30 +80,106 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
         crash = _of_crash(first, cluster)
         why, command = crash or (why, _describe(first))
         example = f"{first.name}: " if len(ill) > 1 else ""
-        whose, because = (
-            names(sorted(each.name for each, _ in ill), _SHOWN),
-            f"{example}{why.rstrip('.')}",
-        )
+        whose = names(sorted(each.name for each, _ in ill), _SHOWN)
+        because = f"{example}{why.rstrip('.')}"
         reason = f"{whose} cannot start{f': {because}' if '(' in because else f' ({because})'}"
-        cause = pod_starts.remedy(first, cluster) if crash is None else ""
+        fault = pod_starts.fault(first, cluster) if crash is None else None
+        cause = fault.remedy if fault is not None else ""
+        words = "Repair these pods, which do not become healthy by themselves"
         # a part of the cluster fails, not the pod itself
         if command_of(cause) not in ("", command):
-            words = f"{advice_of(cause).rstrip('.')}{choice}"
-            return HeldUp(reason, typed(words, command_of(cause)))
-        return HeldUp(
-            reason,
-            typed(f"Repair these pods, which do not become healthy by themselves{choice}", command),
-        )
+            words, command = advice_of(cause).rstrip("."), command_of(cause)
+        return HeldUp(reason, typed(f"{words}{choice}", command))
     if not found:
-        return None
+        return _unmet(found, pod, budget, choice, cluster)
     first = next((each for each in found if each not in waiting), found[0])
+    named = _named(found, first, cluster)
+    if stopped:
+        return HeldUp(named, stopped)
     dns = webhook_deadlocks.refused_dns(cluster)
-    if dns is not None and not stopped and not broken_pods.why(first, cluster):
-        return HeldUp(f"{_named(found, first, cluster)}, while {dns.words}", dns.remedy)
-    return HeldUp(
-        _named(found, first, cluster),
-        stopped or typed(f"Wait until it is ready, or repair it{choice}", _describe(first)),
+    if dns is not None and not broken_pods.why(first, cluster):
+        return HeldUp(f"{named}, while {dns.words}", dns.remedy)
+    waits = typed(f"Wait until it is ready, or repair it{choice}", _describe(first))
+    return _unmet(found, pod, budget, choice, cluster) or HeldUp(named, waits)
+
+
+def _without_node(
+    waiting: Sequence[Object], here: str, budget: Object, cluster: Cluster
+) -> HeldUp | None:
+    """Return what a pod without a node waits for; None: nothing of the nodes is known.
+
+    ``here``: the node that is drained.
+    """
+    of_waiting = Waiting(budget.namespace, budget.name, _awaited, budget)
+    for each in waiting:
+        awaited = of_waiting.of(each, cluster)
+        if awaited.pinned is not None:
+            return awaited.pinned
+        cordoned = next((node for node in awaited.cordoned if node.name != here), None)
+        if cordoned is not None:
+            closed, words, command = way_in(cordoned, cluster)
+            reason = f"pod {each.name} finds no node while {cordoned.name} is {closed}"
+            if (mutual := mutual_drains.of_node(cordoned.name, cluster)) is not None:
+                return HeldUp(f"{reason}, and {mutual.reason}", mutual.remedy)
+            then = f"{capital(words)}, and drain again once pod {each.name} is ready"
+            return HeldUp(reason, typed(then, command))
+        if awaited.only is not None and awaited.only.name == here:
+            return waiting_pods.only_here(each, awaited.only, cluster)
+    return None
+
+
+def _unmet(
+    found: Sequence[Object], pod: Object, budget: Object, choice: str, cluster: Cluster
+) -> HeldUp | None:
+    """Return that the readiness probes of pods fail for long; None: that is not known of any.
+
+    What may become ready is not let go: no ``choice`` is given then.
+    """
+    own = (pod,) if _is_unhealthy(pod) else ()
+    failed = [
+        probe
+        for each in (*own, *found)
+        if (probe := failed_probes.of_pod(each, cluster)) is not None
+    ]
+    if not failed:
+        return None
+    failed.sort(key=lambda each: each.lasts)
+    if not failed[0].lasts:
+        choice = ""
+    ready = sorted(
+        each.name
+        for each in pod_budgets.selected(budget, cluster.known(POD, budget.namespace))
+        if each.is_true("Ready")
     )
+    but = f", but not {names(ready, _SHOWN)}" if choice and ready else ""
+    words = f"{capital(failed[0].advice)}{choice}{but}"
+    return HeldUp(failed_probes.words(failed), typed(words, failed[0].command))
+
+
+class _Awaited(NamedTuple):
+    """What a pod without a node waits for, whichever node is drained."""
+
+    pinned: HeldUp | None
+    cordoned: Sequence[Object]
+    only: OnlyNode | None
+
+
+def _awaited(pod: Object, cluster: Cluster) -> _Awaited:
+    pinned, cordoned = _pinned(pod, cluster), cordoned_for(pod, cluster)
+    return _Awaited(pinned, cordoned, waiting_pods.only_node(pod, cluster))
+
+
+def _pinned(pod: Object, cluster: Cluster) -> HeldUp | None:
+    """Return that no node can take a pod, whatever is waited for."""
+    pin, age = lost_pins.of_pod(pod, cluster), clock.age(pod, cluster)
+    if pin is None or age is None or age < _REPLACED:
+        return None
+    waits = "it does not become ready by itself" if pin.gone else "to wait does not help"
+    reason = f"pod {pod.name} {pin.words}: {waits}"
+    monitor = rook_monitors.of_pod(pod, cluster) if pin.gone else None
+    if monitor is not None:
+        return HeldUp(f"{reason}. {monitor.why}", capital(monitor.remedy))
+    return HeldUp(reason, capital(lost_pins.remedy(pod, pin, cluster)))
 
 
 def explained(
@@ -119,10 +200,11 @@ def explained(
         until = f"{names(back.nodes)} {'are' if len(back.nodes) > 1 else 'is'} back"
         whose = f"pod{'s' * (len(back.pods) > 1)} {names(back.pods, _SHOWN)}"
         brings = back.soon or f"{back.by} updates {'them' if len(back.nodes) > 1 else 'it'}"
-        reason = f"{answer.reason}. That ends once {until} with {whose}: {brings}"
-        return OperatorAnswer(
-            Way.NOW, reason, f"Wait until {until}.", back.nodes, passes=bool(back.soon)
-        )
+        reason = f"{answer.reason}. That ends once {until} with {whose}"
+        if (mutual := mutual_drains.first(back.nodes, cluster)) is not None:  # they do not return
+            return OperatorAnswer(Way.NOW, f"{reason}, but {mutual.reason}", mutual.remedy)
+        reason, remedy = f"{reason}: {brings}", f"Wait until {until}."
+        return OperatorAnswer(Way.NOW, reason, remedy, back.nodes, passes=bool(back.soon))
     held = held_up(pod, budget, choice, cluster) if answer.of_pods else None
     return (
         OperatorAnswer(Way.NOW, f"{answer.reason}: {held.reason}", held.remedy)
@@ -145,10 +227,8 @@ def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
         return ""
     if not all(_has_just_begun(each, cluster) for each in found):
         return ""
-    first = min(found, key=lambda each: each.metadata["creationTimestamp"].text or "")
-    age = clock.duration(
-        clock.since(first.metadata["creationTimestamp"].text, cluster) or timedelta()
-    )
+    first = min(found, key=lambda each: each.created)
+    age = clock.duration(clock.age(first, cluster) or timedelta())
     return (
         f"{_named(found, first, cluster)}, but {'the first ' * (len(found) > 1)}was created only "
         f"{age} ago"
@@ -159,10 +239,8 @@ def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod starts on a node that works,
     within the usual time and for the first time.
     """
-    node, age = (
-        pod.at("spec", "nodeName").text or "",
-        clock.since(pod.metadata["creationTimestamp"].text, cluster),
-    )
+    node = pod.at("spec", "nodeName").text or ""
+    age = clock.age(pod, cluster)
     counts = (
         each["restartCount"].integer
         for kind in CONTAINERS
@@ -179,7 +257,7 @@ def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
 
 
 def _failure(pod: Object, cluster: Cluster) -> str:
-    return pod_starts.failure(pod, cluster) if pod.at("spec", "nodeName").text else ""
+    return pod_starts.words(pod, cluster) if pod.at("spec", "nodeName").text else ""
 
 
 def _of_crash(pod: Object, cluster: Cluster) -> tuple[str, str] | None:
@@ -207,32 +285,32 @@ def _is_unhealthy(pod: Object) -> bool:
     one without a node has no condition that says so.
     """
     phase, ready = pod.at("status", "phase").text, pod.condition("Ready")["status"].text
-    return phase not in FINISHED and (
-        pod.deleted or phase == "Pending" or ready in ("False", "Unknown")
-    )
+    return not pod.ended and (pod.deleted or phase == "Pending" or ready in ("False", "Unknown"))
 
 
-def cordoned_for(pod: Object, here: str, cluster: Cluster) -> Object | None:
-    """Return a cordoned node that would take a pod which waits for a node; None:
-    none certainly would.
+def way_in(node: Object, cluster: Cluster) -> tuple[str, str, str]:
+    """Return what is done to a node, as in ``is WORDS``, and what lets pods onto it again: words
+    and a command.
+
+    An uncordon by hand does not last while a maintenance has the node.
+    """
+    cordon = cordoners.of_node(node, cluster)
+    if cordon is None or cordon.uncordon or not command_of(cordon.remedy):
+        return "cordoned", *maintenance_updates.way_back(node)
+    return cordon.closed, without_command(cordon.remedy), command_of(cordon.remedy)
+
+
+def cordoned_for(pod: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the cordoned nodes that would take a pod which waits for a node; empty:
+    none certainly would, or another one does.
     """
     own, filters = scheduled_pods.read(pod), candidates.scheduler(cluster)
-    free = waiting_pods.uncordoned(own)
+    free = waiting_pods.tolerating(waiting_pods.uncordoned(own), _OF_MAINTENANCE)
     if any(filters.accepts(own, name) for name in filters.state.nodes):
-        return None  # it starts by itself
-    cordoned = (
-        node
-        for node in cluster.known(NODE)
-        if node.at("spec", "unschedulable").boolean and node.name != here
-    )
-    return next(
-        (
-            node
-            for node in cordoned
-            if node.name in filters.state.nodes and filters.accepts(free, node.name)
-        ),
-        None,
-    )
+        return ()  # it starts by itself
+    known = filters.state.nodes
+    cordoned = (node for node in cluster.known(NODE) if node.at("spec", "unschedulable").boolean)
+    return [node for node in cordoned if node.name in known and filters.accepts(free, node.name)]
 
 
 def _named(found: Sequence[Object], first: Object, cluster: Cluster) -> str:

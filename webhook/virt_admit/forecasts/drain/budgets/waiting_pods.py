@@ -9,17 +9,18 @@ kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/deployments.go,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import written_settings
@@ -32,6 +33,7 @@ from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.controller_taints import MEDIK8S
 from virt_admit.model.scheduler.pods import Pod
 
+T = TypeVar("T")
 READS: Final[Reads] = union(
     clock.READS,
     cordoners.READS,
@@ -65,6 +67,34 @@ _CONTROL_PLANE: Final = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting(Generic[T]):
+    """A value of each pod of a budget that waits for a node.
+
+    Each pod that is evicted asks for all of them: they are computed once per budget.
+    """
+
+    namespace: str
+    name: str
+    function: Callable[[Object, Cluster], T]
+    budget: Object = field(compare=False)
+
+    def __call__(self, cluster: Cluster) -> Mapping[str, T]:
+        """Return the values by the names of the pods."""
+        budget = find(cluster, PDB, self.namespace, self.name) or self.budget
+        pods = pod_budgets.selected(budget, cluster.known(POD, self.namespace))
+        return {pod.name: self.function(pod, cluster) for pod in pods if _waits(pod)}
+
+    def of(self, pod: Object, cluster: Cluster) -> T:
+        """Return the value of a pod of the budget that waits for a node."""
+        known = cluster.cached(self)
+        return known[pod.name] if pod.name in known else self.function(pod, cluster)
+
+
+def _waits(pod: Object) -> bool:
+    return not (pod.ended or pod.at("spec", "nodeName").text)
+
+
 class HeldUp(NamedTuple):
     """Why a budget allows no eviction now."""
 
@@ -75,39 +105,53 @@ class HeldUp(NamedTuple):
 # --- the node that is drained ---------------------------------------------------------------------
 
 
-def only_here(pod: Object, here: str, cluster: Cluster) -> HeldUp | None:
-    """Return that only the node that is drained would take a pod without a node; None: another may,
-    or it would not.
+class OnlyNode(NamedTuple):
+    """The only node that would take a pod without a node, were it not drained."""
 
-    Args:
-        pod: a pod that has no node.
-        here: the node that is drained, which is cordoned.
-        cluster: the cluster.
+    name: str
+    placed: str
+    """What the pod demands of nodes, in words; empty: not that alone keeps it off the others."""
+    why: str
+    """What keeps it off the others."""
+
+
+def only_node(pod: Object, cluster: Cluster) -> OnlyNode | None:
+    """Return the only node that would take a pod without a node if its drain ended; None: another
+    may, or none would.
     """
     placement = candidates.scheduler(cluster).place(scheduled_pods.read(pod))
     if unlisted(cluster, NODE) or placement.has_candidate or not placement.is_certain:
         return None
     causes = {name: why.split("; ") for name, why in placement.refusals.items()}
-    if not all(each.startswith(_OF_DRAIN) for each in causes.pop(here, ("",))):
+    lasting = {
+        name: [each for each in some if not each.startswith(_PASSING)]
+        for name, some in causes.items()
+    }
+    takes = [name for name, some in lasting.items() if not some]
+    if len(takes) != 1 or not all(each.startswith(_OF_DRAIN) for each in causes[takes[0]]):
         return None
-    lasting = [[each for each in some if not each.startswith(_PASSING)] for some in causes.values()]
-    if not all(lasting):
-        return None
-    placed = _demands(pod) if all(_AFFINITY in each for each in lasting) else ""
-    why = placed or names(dict.fromkeys(each for some in lasting for each in some), 120)
-    age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
-    since = f" for {clock.duration(age)}" if age is not None else ""
+    others = [some for some in lasting.values() if some]
+    placed = _demands(pod) if all(_AFFINITY in each for each in others) else ""
+    why = placed or names(dict.fromkeys(each for some in others for each in some), 120)
+    return OnlyNode(takes[0], placed, why)
+
+
+def only_here(pod: Object, only: OnlyNode, cluster: Cluster) -> HeldUp:
+    """Return that a pod without a node waits for the only node that would take it, which is
+    drained.
+    """
+    since = clock.lasts(clock.age(pod, cluster))
     stays = "has been Pending" if since else "is Pending"
-    only = (
-        f"{placed}, and the only one is {here}"
-        if placed == _ON_CONTROL_PLANE
-        else f"no other node than {here} would take it{f' ({why})' if why else ''}"
+    words = (
+        f"{only.placed}, and the only one is {only.name}"
+        if only.placed == _ON_CONTROL_PLANE
+        else f"no other node than {only.name} would take it{f' ({only.why})' if only.why else ''}"
     )
     reason = (
-        f"pod {pod.name} {stays}{since}: {only}, which is drained. The drain waits for this pod "
+        f"pod {pod.name} {stays}{since}: {words}, which is drained. The drain waits for this pod "
         "and the pod for that node, so neither ends by itself"
     )
-    return HeldUp(reason, _way_out(pod, placed, here, cluster))
+    return HeldUp(reason, _way_out(pod, only.placed, only.name, cluster))
 
 
 _AFFINITY: Final = "node affinity"
@@ -202,7 +246,8 @@ def returning(
         here: the node that is drained.
         cluster: the cluster.
     """
-    homes = ((_home(pod, cluster), pod.name) for pod in unready if not pod.deleted)
+    of_waiting = Waiting(budget.namespace, budget.name, _home_of_waiting, budget)
+    homes = ((_home(pod, of_waiting, cluster), pod.name) for pod in unready if not pod.deleted)
     waiting = [(node, name) for node, name in homes if node not in ("", here)]
     healthy, desired = (
         budget.at("status", key).integer for key in ("currentHealthy", "desiredHealthy")
@@ -217,25 +262,35 @@ def returning(
     )
 
 
-def _home(pod: Object, cluster: Cluster) -> str:
+def _home(pod: Object, of_waiting: Waiting[str], cluster: Cluster) -> str:
     """Return the node under update with which a pod comes back; empty: none,
     or it is not ready for another reason.
     """
     on = pod.at("spec", "nodeName").text
     if on:
         return on if _updater(on, cluster) and not _is_ready(on, cluster) else ""
+    return of_waiting.of(pod, cluster)
+
+
+def _home_of_waiting(pod: Object, cluster: Cluster) -> str:
     own = scheduled_pods.read(pod)
     filters = candidates.scheduler(cluster)
     if any(filters.accepts(own, name) for name in filters.state.nodes):
         return ""
     free = tolerating(own, _UNCORDONED, *_BACK)
-    homes = (name for name in sorted(filters.state.nodes) if _updater(name, cluster))
-    return next((name for name in homes if filters.accepts(free, name)), "")
+    return next((name for name in _updated(cluster) if filters.accepts(free, name)), "")
+
+
+@cached
+def _updated(cluster: Cluster) -> tuple[str, ...]:
+    """Return the nodes that something updates and brings back."""
+    nodes = sorted(candidates.scheduler(cluster).state.nodes)
+    return tuple(name for name in nodes if _updater(name, cluster))
 
 
 def _is_ready(name: str, cluster: Cluster) -> bool:
     node = find(cluster, NODE, "", name)
-    return node is not None and node.condition("Ready")["status"].text == "True"
+    return node is not None and node.is_true("Ready")
 
 
 def _updater(name: str, cluster: Cluster) -> str:

@@ -15,23 +15,32 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from virt_admit.forecasts.drain.control import kubevirt_updates
+from virt_admit.forecasts.drain.control import kubevirt_updates, outdated_components
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
+from virt_admit.forecasts.placement.components.drivers import shared_taints
+from virt_admit.forecasts.placement.refusals import unreached_nodes
 from virt_admit.model.commands import about, kubectl, typed
-from virt_admit.model.evidence import forbidden_pods
+from virt_admit.model.evidence import forbidden_pods, lost_pins
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, HCO, KUBEVIRT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import configuration, migration_limits, written_settings
-from virt_admit.model.kubevirt.settings.running_release import is_managed
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
-from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import advice_of, capital, cut, ended, sentence, shorten
+from virt_admit.model.messages import (
+    advice_of,
+    capital,
+    cut,
+    cut_middle,
+    ended,
+    first_within,
+    sentence,
+    shorten,
+)
 from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.scheduler import controller_taints, node_selectors
@@ -47,6 +56,10 @@ TIMED: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
     kubevirt_updates.READS,
     forbidden_pods.READS,
+    lost_pins.READS,
+    outdated_components.READS,
+    unreached_nodes.READS,
+    shared_taints.READS,
     {
         HCO: (),
         CDI: (),
@@ -72,6 +85,8 @@ class HeldComponent(NamedTuple):
     problem: ProblemId
     silent: bool = False
     """Whether it waits for a node that does not report, which is the cause of more."""
+    refused: str = ""
+    """That migrations are refused because of it; empty: it concerns none."""
 
     @property
     def note(self) -> str:
@@ -94,7 +109,7 @@ def held(cluster: Cluster) -> Sequence[HeldComponent]:
         found
         for kind in PARTS
         for each in cluster.known(kind)
-        for found in _of(each, kind, cluster)
+        for found in map(_with_refusal, _of(each, kind, cluster))
     ]
     if parts or updated or any(unlisted(cluster, kind) for kind in PARTS):
         return tuple(parts)
@@ -117,11 +132,12 @@ def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
     if cause is None and (unready or unlisted(cluster, POD)):
         return  # while nodes are rebooted in turn, another pod is not ready each time
     if cause is None:
-        said = cut(" ".join((condition["message"].text or "").split()), 200)
+        said = cut_middle(condition["message"].words, 200)
         see = typed("see its conditions and its operator", about("describe", obj, kind))
         reason = f"{told}{f': {said}' if said else ''}"
-        brief, own = ended(shorten(reason, 170)), problem_of(ProblemCause.COMPONENT, obj)
-        yield HeldComponent(obj, kind, condition["status"].path, reason, see, (), brief, own)
+        brief, path = ended(shorten(reason, 170)), condition["status"].path
+        own = problem_of(ProblemCause.COMPONENT, obj)
+        yield HeldComponent(obj, kind, path, reason, see, (), brief, own)
         return
     brief = f"{kind.kind} {words} for {clock.duration(age)}: {cause.brief}"
     lost = cause.silent
@@ -134,6 +150,16 @@ def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
     yield HeldComponent(
         obj, kind, path, reason, cause.remedy, cause.nodes, brief, problem, lost is not None
     )
+
+
+def _with_refusal(found: HeldComponent) -> HeldComponent:
+    """Return a component with what Harvester refuses because of it."""
+    is_kubevirt = found.kind is KUBEVIRT
+    refused = outdated_components.harvester_refusal(found.obj) if is_kubevirt else ""
+    if not refused:
+        return found
+    reason, brief = f"{found.reason}. {refused}", f"{found.brief} {refused}."
+    return found._replace(reason=reason, brief=brief, refused=refused)
 
 
 def _code(condition: Field) -> str:
@@ -178,7 +204,7 @@ def _comes_back(broken: BrokenPod, cluster: Cluster) -> bool:
 
     What updates a node cordons it first, and uncordons it when it is back.
     """
-    node = find(cluster, NODE, "", broken.pod.at("spec", "nodeName").text or "")
+    node = find(cluster, NODE, "", broken.pod.at("spec", "nodeName").text)
     cordoned = node is not None and node.at("spec", "unschedulable").boolean is True
     if _BACK_OFF in broken.why and not cordoned:  # it may be ready for a moment between two crashes
         return False
@@ -197,6 +223,9 @@ def _causes(
     pods = sorted(unready, key=lambda each: (each.labels.get(_LABEL) == _HANDLER, each.full_name))
     broken = broken_pods.first(pods, cluster)
     if broken is not None:
+        if (pin := lost_pins.of_pod(broken.pod, cluster)) is not None:
+            repair = lost_pins.remedy(broken.pod, pin, cluster)
+            broken = broken._replace(why=f"it {pin.words}", remedy=repair)
         node = broken.pod.at("spec", "nodeName").text or ""
         silent = node_health.silent_for(node, cluster) if node else ""
         gone = node_removals.in_deletion(node, cluster) if silent else None
@@ -215,6 +244,7 @@ def _causes(
         yield _Cause(why, remedy, (node,) if node else (), brief, lost)
     elif kind is KUBEVIRT:
         yield from _forbidden(obj, cluster)
+        yield from _outdated(obj, cluster)
         yield from _misscheduled(obj, cluster)
 
 
@@ -234,6 +264,23 @@ def _forbidden(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
 
 _RETRIED: Final = timedelta(hours=1)
 """A controller tries again after 16 minutes at the latest."""
+
+
+_ROOM: Final = 310
+"""Characters of a cause beside what Harvester refuses meanwhile."""
+
+
+def _outdated(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
+    """Yield that virt-operator counts a pod as out of date."""
+    pods = _pods(kubevirt, KUBEVIRT, cluster)
+    found = outdated_components.first(kubevirt, pods, cluster)
+    if found is not None:
+        node = found.pod.at("spec", "nodeName").text
+        remedy = advice_of(found.remedy)
+        brief = first_within(
+            _ROOM, f"{found.why}. {remedy}", f"{found.why}. {remedy.split(';')[0]}."
+        )
+        yield _Cause(found.why, found.remedy, (node,) if node else (), brief)
 
 
 def _pods(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[Object]:
@@ -279,7 +326,8 @@ def _misscheduled(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
         f"as it still runs{where}: {counted}, and virt-operator before "
         f"{_EXACT_BEFORE.major}.{_EXACT_BEFORE.minor} wants exactly that number"
     )
-    brief = f"{_HANDLER} is misscheduled{where}. Let {placement(kubevirt, cluster)} tolerate it."
+    own_field = written_settings.placement(kubevirt, cluster)
+    brief = f"{_HANDLER} is misscheduled{where}. Let {own_field} tolerate it."
     yield _Cause(why, _tolerate(kubevirt, node, taint, cluster), tuple(sorted(refused)), brief)
 
 
@@ -301,22 +349,29 @@ def unwanted(node: Object, cluster: Cluster) -> str:
         each for each in node.at("spec", "taints").items() if _refuses(each.value, tolerations)
     ]
     drained = migration_limits.drain_taint(cluster) if refusing else ""
+    shared = shared_taints.known(cluster) if refusing else {}
     keys = {each["key"].text or "": each for each in refusing}
     return next(
         (
             _written(keys[key])
             for key in keys
-            if key != drained and not controller_taints.owner(key)
+            if key != drained and not controller_taints.owner(key) and key not in shared
         ),
         "",
     )
 
 
 def leaving(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that the virt-handler of a node does not come back once its pod has ended."""
+    """Yield that virt-handler cannot come to a node: for a VM that waits, or once its pod has
+    ended."""
+    yield from unreached_nodes.notes(node, cluster)
     if taint := unwanted(node, cluster):
         kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
-        own = placement(kubevirt, cluster) if kubevirt is not None else "KubeVirt's nodePlacement"
+        own = (
+            written_settings.placement(kubevirt, cluster)
+            if kubevirt is not None
+            else "KubeVirt's nodePlacement"
+        )
         yield (
             f"virt-handler of this node does not tolerate its taint {taint}: it does not come back "
             f"once its pod has ended, and no VM can run here from then on. Let {own} tolerate it."
@@ -336,35 +391,11 @@ def _written(taint: Field) -> str:
     return f"{taint['key'].text}{f'={value}' if value else ''}:{taint['effect'].text}"
 
 
-_OF_HCO: Final = "kubevirt-kubevirt-hyperconverged"
-"""The KubeVirt object that HyperConverged writes."""
-
-
-def placement(kubevirt: Object, cluster: Cluster) -> str:
-    """Return the field by which KubeVirt's workloads are placed, with the kind of the object."""
-    place = written_settings.holder(WrittenSetting.WORKLOADS, kubevirt, cluster)
-    if place is not None:
-        return place.words
-    written = is_managed(kubevirt) or kubevirt.name == _OF_HCO
-    own = "" if written else "spec.workloads.nodePlacement of KubeVirt, or "
-    return (
-        f"{own}the nodePlacement of the workloads of "
-        f"HyperConverged{'' if written else ' if one writes it'}"
-    )
-
-
 def _tolerate(kubevirt: Object, node: str, taint: str, cluster: Cluster) -> str:
-    place = written_settings.holder(WrittenSetting.WORKLOADS, kubevirt, cluster)
-    if place is not None:
-        given = [each.value for each in place.field["tolerations"].items()]
-        command = place.patch([*given, _toleration(taint)], "tolerations") if taint else place.edit
-    elif kubevirt.name == _OF_HCO:
-        command = kubectl("edit", HCO, kubevirt.name.removeprefix("kubevirt-"), kubevirt.namespace)
-    else:
-        command = about("edit", kubevirt, KUBEVIRT)
+    command = written_settings.tolerating(kubevirt, [_toleration(taint)] if taint else (), cluster)
     which = f" for {taint}" if taint else ""
     otherwise = f", or remove the taint from {node}" if node else ""
-    words = f"add a toleration{which} to {placement(kubevirt, cluster)}{otherwise}"
+    words = f"add a toleration{which} to {written_settings.placement(kubevirt, cluster)}{otherwise}"
     return typed(f"{words}; KubeVirt 1.1 no longer counts such pods", command)
 
 

@@ -34,6 +34,7 @@ from virt_admit.model.kubernetes import (
     nodes,
     service_endpoints,
     webhook_bundles,
+    webhook_requests,
 )
 from virt_admit.model.kubernetes.cluster import (
     Cluster,
@@ -44,13 +45,20 @@ from virt_admit.model.kubernetes.cluster import (
     more_may_exist,
     unlisted,
 )
-from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, KUBEVIRT, LEASE, POD, SERVICE
+from virt_admit.model.kubernetes.kinds import (
+    API_SERVICE,
+    DEPLOYMENT,
+    KUBEVIRT,
+    LEASE,
+    POD,
+    SERVICE,
+    VALIDATING_CONFIGURATION,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import configuration, removed_operators, versions
 from virt_admit.model.kubevirt.settings.removed_operators import RemovedProduct
 from virt_admit.model.messages import sentence
-from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     webhook_reach.READS,
@@ -207,14 +215,28 @@ def leaves_too(node: str, cluster: Cluster) -> Iterator[str]:
     state = cluster.cached(_api)
     if cluster.cached(nodes.single) != node or not isinstance(state, _State) or state.problem:
         return
-    if not versions.has_release(cluster, _FAILS_CLOSED):
+    if not versions.has_release(cluster, _FAILS_CLOSED) or _is_left_out(state.namespace, cluster):
         return
     if state.pods and all(pod.at("spec", "nodeName").text == node for pod in state.pods):
         yield (
-            "virt-api is evicted together with the VMs. If an eviction of a VM then fails (failed "
-            f"calling webhook), uncordon {node}, wait until virt-api is Ready, and repeat the "
-            "drain; or shut the VMs down first."
+            "virt-api is evicted together with the VMs, so the eviction of a VM may fail (failed "
+            "calling webhook), and a repeated drain evicts virt-api again. Shut the VMs down "
+            f"first; if it has failed, uncordon {node} and wait until virt-api is Ready before "
+            "that."
         )
+
+
+def _is_left_out(namespace: str, cluster: Cluster) -> bool:
+    """Return whether evictions go on without an answer of virt-api: its webhook is read and has
+    ``failurePolicy: Ignore``.
+    """
+    return any(
+        webhook["failurePolicy"].text == "Ignore"
+        and webhook_requests.intercepts(webhook, webhook_reach.EVICTION)
+        and webhook_requests.asked(webhook) == (namespace, API)
+        for configuration in cluster.known(VALIDATING_CONFIGURATION)
+        for webhook in configuration["webhooks"].items()
+    )
 
 
 # --- one component --------------------------------------------------------------------------------
@@ -227,7 +249,9 @@ def _api(cluster: Cluster) -> _State | str | None:
         and not state.problem
         and (expired := _expired_certificate(cluster))
     ):
-        restart = shell("kubectl", "rollout", "restart", "deployment", API, "-n", state.namespace)
+        # virt-operator takes a roll-out of its Deployment back
+        of_api = f"kubevirt.io={API}"
+        restart = shell("kubectl", "delete", "pods", "-l", of_api, "-n", state.namespace)
         return state._replace(
             problem=expired, remedy=f"Let virt-api load its new certificate: {restart}"
         )
@@ -296,9 +320,7 @@ def _read(name: str, cluster: Cluster) -> _State | str | None:
                 API, f"virt-api does not answer: {reached.problem}", pods, namespace, cluster
             )
         return _State(name, "", "", answering, namespace)
-    ready = tuple(
-        pod for pod in pods if not pod.deleted and pod.condition("Ready")["status"].text == "True"
-    )
+    ready = tuple(pod for pod in pods if not pod.deleted and pod.is_true("Ready"))
     if ready or (
         deployment is not None and not pods and deployment.at("status", "readyReplicas").integer
     ):
@@ -377,8 +399,7 @@ def _components(cluster: Cluster) -> _Components:
 
 def _of_component(pod: Object) -> Object | None:
     """Return the pod if it is one of virt-api or virt-controller that has not ended."""
-    ended = pod.at("status", "phase").text in FINISHED
-    return pod if pod.labels.get("kubevirt.io") in _NAMES and not ended else None
+    return pod if pod.labels.get("kubevirt.io") in _NAMES and not pod.ended else None
 
 
 _NAMES: Final = frozenset((API, CONTROLLER))
@@ -399,7 +420,8 @@ def _handler(cluster: Cluster, node: str) -> Component | None:
 def blocker(hindrance: Hindrance) -> Blocker:
     """Return the entry for one part of the control path that keeps VMs from leaving."""
     place = (hindrance.kind, hindrance.namespace, hindrance.name)
-    return Blocker(*place, hindrance.reason, hindrance.remedy, hindrance.now)
+    said = hindrance.reason, hindrance.remedy, hindrance.now
+    return Blocker(*place, *said, of_vms=not hindrance.evictions)
 
 
 def with_webhooks(found: PodEvictions, node: str, cluster: Cluster) -> PodEvictions:

@@ -20,8 +20,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.control import small_claims
+from virt_admit.forecasts.drain.control import mac_addresses, small_claims
+from virt_admit.forecasts.drain.control.mac_addresses import DENIED
+from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.model.commands import about, kubectl, typed, virtctl
+from virt_admit.model.evidence import status_errors
+from virt_admit.model.evidence.writes import refused_writes
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
@@ -31,11 +35,12 @@ from virt_admit.model.kubernetes.kinds import (
     VM_RESTORE,
     VM_SNAPSHOT,
     VM_SNAPSHOT_CONTENT,
+    VMI,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut_middle, ended, sentence
+from virt_admit.model.messages import command_of, cut_middle, ended, sentence, without_command
 from virt_admit.model.problems import Problem
 
 _STATUS: Final = ("metadata", "spec", "status")
@@ -46,8 +51,9 @@ _READS: Final[Reads] = {
     VM_CLONE: _STATUS,
     VM_SNAPSHOT_CONTENT: ("spec.source.virtualMachine.spec",),
     PVC: ("status.phase",),
+    VMI: ("status.conditions",),
 }
-READS: Final[Reads] = union(small_claims.READS, _READS)
+READS: Final[Reads] = union(small_claims.READS, refused_writes.READS, _READS)
 
 _SETTLED: Final = timedelta(minutes=5)
 """So long KubeVirt may repeat a step, and wait for a VM to stop (snapshot/v1beta1
@@ -55,15 +61,15 @@ DefaultGracePeriod).
 """
 _UNUSUAL: Final = timedelta(minutes=30)
 """So long the filling of claims is nothing unusual."""
-_DENIED: Final = re.compile(
-    r'admission webhook "([^"]{1,253})" denied the request: (.+)', re.DOTALL
-)
-_MAC: Final = re.compile(r"(?i)\bmac\b.*(allocat|in use|collision|conflict)")
-_OF_POOL: Final = "kubemacpool"
 _WORDS: Final = 200
-_ERRORS: Final = re.compile(r"(?:VirtualMachine\w+ )?(?:encountered error|failed) ")
+_ERRORS: Final = re.compile(
+    r"(?:VirtualMachine\w+ )?(?:encountered error|failed(?! calling webhook)) "
+)
+_OF_FREEZE: Final = re.compile(r"(?i)freez|return code 400\b|domain is (?:not running|paused)")
+"""What KubeVirt writes where a freeze is refused: the answer of virt-handler, or its reason."""
 _AFRESH: Final = "delete it, and create it again"
 _MAC_FIELD: Final = "macAddress"
+_FAILED: Final = "it has failed"
 _AGAIN: Final = ": KubeVirt tries again by itself"
 _POWER_OFF: Final = "power"
 """What the messages about a target that runs have in common."""
@@ -77,11 +83,10 @@ def of(obj: Object, cluster: Cluster) -> Problem | None:
         Unseen: it has failed, and whether a later one exists cannot be determined.
     """
     found = None if obj.deleted else _OF[obj.kind](obj, cluster)
-    return (
-        found._replace(command=found.command or about("describe", obj, _KINDS[obj.kind]))
-        if found
-        else None
-    )
+    if found is None:
+        return None
+    found = _unanswered(obj, found, cluster)
+    return found._replace(command=found.command or about("describe", obj, _KINDS[obj.kind]))
 
 
 def quietly(obj: Object, cluster: Cluster) -> Problem | None:
@@ -133,10 +138,8 @@ def made_by(obj: Object, cluster: Cluster) -> Object | None:
     Raises:
         Unseen: it cannot be determined whether the clone exists.
     """
-    owner = obj.controller
-    if owner is None or owner["kind"].text != VM_CLONE.kind:
-        return None
-    return cluster.get(VM_CLONE, obj.namespace, owner["name"].text or "")
+    owner = obj.owned_by(VM_CLONE.kind)
+    return cluster.get(VM_CLONE, obj.namespace, owner) if owner else None
 
 
 def _ends(obj: Object, cluster: Cluster) -> Iterator[str]:
@@ -169,28 +172,26 @@ def _restore(restore: Object, cluster: Cluster) -> Problem | None:
     effect = f"restore VM {target}" if exists else f"create VM {target}"
     failed = restore.condition("Failure")
     if failed["status"].text == "True":
-        why = _refusal(_said(failed))
+        why = refusal(_said(failed))
         stop = f"stop VM {target} first ({virtctl('stop', target, restore.namespace)})"
         first = f"{stop}; then " if _POWER_OFF in why and exists else ""
-        return Problem(
-            f"it has failed, and KubeVirt does not try again: {why}", f"{first}{_AFRESH}"
-        )
-    age, error = _age(restore, cluster), _error(restore, cluster)
+        return Problem(f"{_FAILED}, and KubeVirt does not try again: {why}", f"{first}{_AFRESH}")
+    age, error = clock.age(restore, cluster), _error(restore, cluster)
     if not error:
         return (
             _filling(restore, effect, age, cluster) if age is not None and age >= _SETTLED else None
         )
     if age is None or age < _SETTLED:
         return None
-    words = f"for {clock.duration(age)} it cannot {effect}: {_refusal(error)}"
+    words = f"for {clock.duration(age)} it cannot {effect}: {refusal(error)}"
     if _POWER_OFF in error.lower() and exists:
         return Problem(words, "stop that VM", command=virtctl("stop", target, restore.namespace))
-    if _is_mac(error):
+    if mac_addresses.is_refused(error):
         return _mac(restore, words, target, cluster)
     refused = (
         f"remove what refuses it{_AGAIN}. If it is the spec of the VM, {_AFRESH} with spec.patches"
     )
-    return Problem(words, refused if _DENIED.search(error) else f"repair what it says{_AGAIN}")
+    return Problem(words, refused if DENIED.search(error) else f"repair what it says{_AGAIN}")
 
 
 def _error(restore: Object, cluster: Cluster) -> str:
@@ -206,24 +207,15 @@ def _error(restore: Object, cluster: Cluster) -> str:
     return next((message for _, message in events.warnings(restore, since, cluster) if message), "")
 
 
-def _is_mac(error: str) -> bool:
-    denied = _DENIED.search(error)
-    return denied is not None and _OF_POOL in denied[1] and _MAC.search(denied[2]) is not None
-
-
 def _mac(restore: Object, words: str, target: str, cluster: Cluster) -> Problem:
     """Return the problem of a restore whose VM wants a MAC address that another VM has, with the
     patch that clears it.
     """
-    wanted = list(_kept_macs(restore, cluster))
-    holders = {
-        mac: vm
-        for vm in cluster.known(VM)
-        if (vm.namespace, vm.name) != (restore.namespace, target)
-        for _, mac in _macs(vm.at("spec", "template", "spec"))
-    }
-    taken = [(index, mac, holders[mac]) for index, mac in wanted if mac in holders]
-    if len(taken) == 0:
+    wanted = list(mac_addresses.wanted(restore, cluster))
+    own = f"{restore.namespace}/{target}"
+    holders = ((index, mac, mac_addresses.holder(mac, own, cluster)) for index, mac in wanted)
+    taken = [(index, mac, holder) for index, mac, holder in holders if holder is not None]
+    if not taken:
         cleared = f"{_AFRESH} with a patch that clears {_MAC_FIELD} of each interface"
         return Problem(words, cleared, command=_delete(restore))
     index, mac, holder = taken[0]
@@ -242,64 +234,15 @@ def _delete(restore: Object) -> str:
     return about("delete", restore, VM_RESTORE)
 
 
-def _kept_macs(restore: Object, cluster: Cluster) -> Iterator[tuple[int, str]]:
-    """Yield index and MAC address of the interfaces of the restored VM that no patch changes."""
-    name = restore.at("spec", "virtualMachineSnapshotName").text or ""
-    snapshot = find(cluster, VM_SNAPSHOT, restore.namespace, name)
-    saved = (
-        snapshot.at("status", "virtualMachineSnapshotContentName").text
-        if snapshot is not None
-        else None
-    )
-    content = find(cluster, VM_SNAPSHOT_CONTENT, restore.namespace, saved) if saved else None
-    if content is None:
-        return
-    patched = {
-        index: value
-        for each in restore.at("spec", "patches").items()
-        for index, value in _patched(each)
-    }
-    template = content.at("spec", "source", "virtualMachine", "spec", "template", "spec")
-    wanted = dict(_macs(template)) | patched
-    yield from ((index, mac) for index, mac in sorted(wanted.items()) if mac)
-
-
-def _patched(patch: Field) -> Iterator[tuple[int, str]]:
-    """Yield the interface whose MAC address a patch sets, and the address; empty:
-    the patch removes it.
-    """
-    try:
-        step = json.loads(patch.text or "")
-    except (ValueError, RecursionError):
-        return
-    path = _OF_INTERFACE.search(str(step.get("path"))) if isinstance(step, dict) else None
-    if path is not None:
-        value = step.get("value")
-        yield int(path[1]), _normal(value) if isinstance(value, str) else ""
-
-
-def _macs(spec: Field) -> Iterator[tuple[int, str]]:
-    for index, interface in enumerate(spec.at("domain", "devices", "interfaces").items()):
-        if mac := interface["macAddress"].text:
-            yield index, _normal(mac)
-
-
-def _normal(mac: str) -> str:
-    return mac.lower().replace("-", ":")
-
-
-_OF_INTERFACE: Final = re.compile(r"/interfaces/([0-9]{1,3})/macAddress\Z")
-
-
 def _filling(restore: Object, effect: str, age: timedelta, cluster: Cluster) -> Problem | None:
     """Return which claim of a restore is not bound; None: all are, or that is not known."""
     for volume in restore.at("status", "restores").items():
         name = volume["persistentVolumeClaim"].text or ""
-        claim = find(cluster, PVC, restore.namespace, name) if name else None
+        claim = find(cluster, PVC, restore.namespace, name)
         if claim is not None and claim.at("status", "phase").text == "Pending":
             lasts = f"for {clock.duration(age)} it cannot {effect}: its claim {name} is Pending"
             said = next(events.about(claim, None, cluster), None)
-            text = " ".join((said["message"].text or "").split()) if said is not None else ""
+            text = said["message"].words if said is not None else ""
             small = small_claims.of(claim, text, cluster)
             if small is not None:
                 return Problem(f"{lasts}: {small.reason}", small.way, command=small.command)
@@ -323,9 +266,16 @@ def _snapshot(snapshot: Object, cluster: Cluster) -> Problem | None:
         if _is_replaced(snapshot, cluster):
             return None
         why = ": ".join(filter(None, (_words(_said(snapshot.condition("Failure"))), error)))
-        reason = f"it has failed, so nothing can be restored from it{f': {why}' if why else ''}"
-        return Problem(reason, "remove the cause, delete it and take another one")
-    age = _age(snapshot, cluster)
+        reason = f"{_FAILED}, so nothing can be restored from it{f': {why}' if why else ''}"
+        then = "delete it and take another one"
+        held = _unfrozen(snapshot, reason, then, cluster)
+        return held or Problem(reason, f"remove the cause, {then}")
+    age = clock.age(snapshot, cluster)
+    if error and status["phase"].text in ("InProgress", None):
+        lasts = f" for {clock.duration(age)}" if age is not None else ""
+        then = "KubeVirt tries again until it fails, and then take another one"
+        if held := _unfrozen(snapshot, f"it does not get ready{lasts}: {error}", then, cluster):
+            return held
     if status["phase"].text not in ("InProgress", "Unknown", None) or age is None or age < _SETTLED:
         return None
     progress = snapshot.condition("Progressing")
@@ -340,13 +290,42 @@ def _snapshot(snapshot: Object, cluster: Cluster) -> Problem | None:
     )
 
 
+def _unfrozen(snapshot: Object, reason: str, then: str, cluster: Cluster) -> Problem | None:
+    """Return that a snapshot fails as its guest was paused by a user when its file systems were to
+    be frozen; None: nothing shows that.
+
+    virt-launcher cannot freeze a paused guest that has an agent (kubevirt/kubevirt#10759); later
+    releases count the pause as a freeze (#15001), and report no such error.
+    """
+    status, name = snapshot["status"], snapshot.at("spec", "source", "name").text or ""
+    vmi = find(cluster, VMI, snapshot.namespace, name)
+    since = paused_guests.since_by_user(vmi) if vmi is not None else None
+    refused = clock.instant(status.at("error", "time").text)
+    agent = any(each.text == "GuestAgent" for each in status["indications"].items())
+    if (
+        vmi is None
+        or since is None
+        or not agent
+        or refused is None
+        or refused < since
+        or not _OF_FREEZE.search(status.at("error", "message").text or "")
+    ):
+        return None
+    return Problem(
+        f"{reason}. Its VM {name} is {paused_guests.words(vmi, cluster)}, and a guest with an "
+        "agent cannot be frozen while it is paused",
+        f"resume the guest if its pause is over; {then} (a stopped VM needs no freeze)",
+        command=paused_guests.resume(vmi),
+    )
+
+
 def _is_replaced(snapshot: Object, cluster: Cluster) -> bool:
     """Return whether a later snapshot of the same VM is ready."""
-    made = snapshot.metadata["creationTimestamp"].text or ""
+    made = snapshot.created
     return any(
         each.at("spec", "source", "name").text == snapshot.at("spec", "source", "name").text
         and each.at("status", "readyToUse").boolean is True
-        and (each.metadata["creationTimestamp"].text or "") > made
+        and each.created > made
         for each in cluster.list(VM_SNAPSHOT, snapshot.namespace)
     )
 
@@ -357,23 +336,23 @@ def _clone(clone: Object, cluster: Cluster) -> Problem | None:
         return None
     if status["phase"].text == "Failed":
         return Problem(
-            f"it has failed{f': {_refusal(ready)}' if ready else ''}",
+            f"{_FAILED}{f': {refusal(ready)}' if ready else ''}",
             "remove the cause, delete it and create it again",
         )
     for kind, field in ((VM_RESTORE, "restoreName"), (VM_SNAPSHOT, "snapshotName")):
         name = status[field].text
-        step = find(cluster, kind, clone.namespace, name) if name else None
+        step = find(cluster, kind, clone.namespace, name)
         if step is not None and (found := of(step, cluster)) is not None:
             command = about("delete", clone, VM_CLONE) if _AFRESH in found.remedy else found.command
             reason = f"its {kind.kind} {name}: {found.reason}"
             return Problem(reason, _of_clone(found.remedy, clone), command=command)
-    age = _age(clone, cluster)
+    age = clock.age(clone, cluster)
     if age is None or age < _SETTLED:
         return None
     pending = clone.condition("Progressing")
     why = _reported(clone, cluster)
     if pending["status"].text == "False" and _said(pending) == "Pending":
-        why = _refusal(ready)
+        why = refusal(ready)
     if not why:
         return None
     return Problem(
@@ -402,32 +381,47 @@ def _of_clone(remedy: str, clone: Object) -> str:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _age(obj: Object, cluster: Cluster) -> timedelta | None:
-    return clock.since(obj.metadata["creationTimestamp"].text, cluster)
-
-
 def _said(condition: Field) -> str:
     """Return what a condition says: KubeVirt writes whole sentences into its reason."""
-    return " ".join((condition["message"].text or condition["reason"].text or "").split())
+    return condition["message"].words or condition["reason"].words
+
+
+def _unanswered(obj: Object, found: Problem, cluster: Cluster) -> Problem:
+    """Return the problem of a copy whose writes get no answer with the cause instead of the words
+    about it. KubeVirt tries again, so they are about now.
+    """
+    if found.reason.startswith(_FAILED):
+        return found
+    said = [obj.at("status", "error", "message").words]
+    said += [_said(each) for each in obj.at("status", "conditions").items()]
+    said += [message for _, message in events.warnings(obj, None, cluster)]
+    for text in filter(None, said):
+        quote = next((each for each in (refusal(text), _words(text)) if each in found.reason), "")
+        why = refused_writes.of(text, cluster, clock.now(cluster)) if quote else None
+        if why is not None:
+            reason = found.reason.replace(quote, why.words)
+            remedy = f"{without_command(why.remedy)}{_AGAIN}"
+            return found._replace(reason=reason, remedy=remedy, command=command_of(why.remedy))
+    return found
 
 
 def _reported(obj: Object, cluster: Cluster) -> str:
     """Return the newest warning of an event about an object; empty: none is known."""
     return next(
-        (_refusal(message) for _, message in events.warnings(obj, None, cluster) if message), ""
+        (refusal(message) for _, message in events.warnings(obj, None, cluster) if message), ""
     )
 
 
-def _refusal(text: str) -> str:
+def refusal(text: str) -> str:
     """Return an error in fewer words: which webhook refuses, and why."""
-    denied = _DENIED.search(text)
+    denied = DENIED.search(text)
     if denied is None:
         return _words(_ERRORS.sub("", text, count=1))
     return f"webhook {denied[1]} denied the request: {_words(denied[2])}"
 
 
 def _words(text: str | None) -> str:
-    return cut_middle(" ".join((text or "").split()).rstrip("."), _WORDS)
+    return cut_middle(status_errors.plain(text or "").rstrip("."), _WORDS)
 
 
 _KINDS: Final = {kind.kind: kind for kind in (VM_SNAPSHOT, VM_RESTORE, VM_CLONE)}

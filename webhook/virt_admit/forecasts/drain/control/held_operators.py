@@ -4,12 +4,15 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain.control import component_states, kubevirt_updates, px_updates
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.forecasts.placement.components import stalled_machines
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import operator_updates
@@ -22,6 +25,7 @@ READS: Final[Reads] = union(
     operator_updates.READS,
     paused_clusters.READS,
     px_updates.READS,
+    stalled_machines.READS,
 )
 
 
@@ -34,23 +38,55 @@ class StuckOperator:
     name: str
     reason: str
     remedy: str
+    holds: bool | None = True
+    """Whether the upgrade of this cluster has not ended before it goes on. False: it is of a
+    cluster that this one hosts, or an operator on which no VM and no node depends. Null: it may be.
+    """
+
+
+def briefly(cluster: Cluster) -> Iterator[str]:
+    """Yield which operators are held, without the cause."""
+    for each in of_cluster(cluster):
+        if each.holds is False:
+            continue
+        begin = each.reason.partition(": ")[0]
+        yield f"{begin[:1].lower()}{begin[1:]}" if begin.startswith("The ") else begin
 
 
 def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
     """Return what is held. It stops no update of nodes by itself."""
     update = kubevirt_updates.held(cluster)
-    found = [
-        (each.subscription, each.reason, each.remedy) for each in operator_updates.held(cluster)
-    ]
+    updates = operator_updates.held(cluster)
+    found = [(each.subscription, each.reason, each.remedy) for each in updates if each.of_vms]
     found += [(update.kubevirt, update.reason, update.remedy)] if update is not None else []
     found += [(each.obj, each.reason, each.remedy) for each in component_states.held(cluster)]
-    found += [(each.obj, each.reason, each.remedy) for each in paused_clusters.held(cluster)]
-    found += [(each.owner, each.reason, each.remedy) for each in etcd_leftovers.held(cluster)]
+    clusters = [(each.obj, each.reason, each.remedy) for each in paused_clusters.held(cluster)]
+    clusters += [(each.owner, each.reason, each.remedy) for each in etcd_leftovers.held(cluster)]
     storage = [
         StuckOperator(each.kind, each.namespace, each.name, each.reason, each.remedy)
         for each in px_updates.paused(cluster)
     ]
-    return tuple(
-        StuckOperator(own.kind, own.namespace, own.name, capital(reason), capital(remedy))
-        for own, reason, remedy in found
-    ) + tuple(storage)
+    return (
+        *(_stuck(*each, holds=True) for each in found),
+        *(_stuck(*each, holds=_is_here(each[0], cluster)) for each in clusters),
+        *storage,
+        *(
+            _stuck(each.subscription, f"{each.reason}. {_APART}", each.remedy, holds=False)
+            for each in updates
+            if not each.of_vms
+        ),
+    )
+
+
+_APART: Final = "The update of the nodes does not wait for it"
+
+
+def _stuck(own: Object, reason: str, remedy: str, *, holds: bool | None) -> StuckOperator:
+    return StuckOperator(own.kind, own.namespace, own.name, capital(reason), capital(remedy), holds)
+
+
+def _is_here(obj: Object, cluster: Cluster) -> bool | None:
+    """Return whether Machines of the Cluster of an object are nodes of this cluster."""
+    if paused_clusters.cluster_of(obj) in cluster.cached(stalled_machines.clusters):
+        return True
+    return None if any(unlisted(cluster, kind) for kind in (CAPI_MACHINE, NODE)) else False

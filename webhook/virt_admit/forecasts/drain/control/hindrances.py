@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import node_initializers
-from virt_admit.model.commands import argument, shell
+from virt_admit.forecasts.placement.refusals import busy_nodes
+from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
@@ -66,6 +68,10 @@ def leaves_with(
     """
     elsewhere = _elsewhere(pods[0], node, cluster)
     if elsewhere.is_certain and not elsewhere.has_candidate:
+        if (closed := _closed(elsewhere.refusals, cluster)) is not None:
+            reason = f"{made.component} runs on {node} alone: {closed.reason}"
+            remedy = capital(typed(closed.remedy, closed.command))
+            return replace(made, reason=reason, remedy=remedy, stops=True, now=False)
         # a node that is added would wait with it
         waiting = node_initializers.keeps_off(elsewhere.refusals, cluster)
         remedy = (
@@ -84,6 +90,12 @@ def leaves_with(
     )
     remedy = f"Move it first: `{cordon}`, then `{drain}`, then the rest."
     return replace(made, reason=f"{made.component} runs on {node} alone", remedy=remedy, now=False)
+
+
+def _closed(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return that a cordon, or another cause that passes, alone keeps a pod off other nodes."""
+    closed = busy_nodes.not_ready_now(refusals, cluster)
+    return mutual_drains.resolved(closed, refusals, cluster)
 
 
 def _elsewhere(pod: Object, node: str, cluster: Cluster) -> Placement:

@@ -19,8 +19,8 @@ from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, PVC
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import machine_drain
@@ -62,6 +62,11 @@ class KeptVolumes(NamedTuple):
 
 def _stays(pod: Object) -> bool:
     return evicted_pods.is_left_alone(pod) and not pod.deleted
+
+
+def may_wait(node: str, cluster: Cluster) -> bool:
+    """Return whether a volume is attached to a node, or may be."""
+    return bool(volume_attachments.attached(node, cluster) or unlisted(cluster, VOLUME_ATTACHMENT))
 
 
 def of_machine(machine: Object, node: str, cluster: Cluster) -> KeptVolumes | None:

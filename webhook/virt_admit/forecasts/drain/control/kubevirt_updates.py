@@ -98,10 +98,8 @@ def held(cluster: Cluster) -> HeldUpdate | None:
 
 
 def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
-    progressing, target = (
-        kubevirt.condition("Progressing"),
-        kubevirt.at("status", "targetKubeVirtVersion").text,
-    )
+    progressing = kubevirt.condition("Progressing")
+    target = kubevirt.at("status", "targetKubeVirtVersion").text
     lasts = clock.since(progressing["lastTransitionTime"].text, cluster)
     if not is_under_way(kubevirt) or lasts is None or lasts < _USUAL:
         return
@@ -160,11 +158,7 @@ def _is_lost(node: str, cluster: Cluster) -> bool:
     if not node_health.silence_now(node, cluster):
         return False
     handler, own = virt_handlers.pod(cluster, node), find(cluster, NODE, "", node)
-    if (
-        handler is None
-        or own is None
-        or (not handler.deleted and handler.condition("Ready")["status"].text == "True")
-    ):
+    if handler is None or own is None or (not handler.deleted and handler.is_true("Ready")):
         return False
     lasts = clock.since(own.condition("Ready")["lastTransitionTime"].text, cluster)
     return lasts is not None and lasts >= _USUAL

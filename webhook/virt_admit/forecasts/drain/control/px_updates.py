@@ -106,7 +106,7 @@ def _late(event: Object, cluster: Cluster) -> PausedUpdate | None:
     """Return that VMs leave a node for longer than usual,
     although no migration is said to have failed.
     """
-    said, now = _PAUSED.search(_message(event)), clock.now(cluster)
+    said, now = _PAUSED.search(event["message"].words), clock.now(cluster)
     since = _since(said[1], cluster) if said is not None else None
     if (
         said is None
@@ -147,14 +147,13 @@ def _about(event: Object) -> tuple[str, str, str]:
 
 def _begin(event: Object, node: str, cluster: Cluster) -> str:
     kind, name, namespace = _about(event)
-    since, now = _since(node, cluster), clock.now(cluster)
-    lasts = f" for {clock.duration(now - since)}" if now is not None and since is not None else ""
+    lasts = clock.lasts(clock.elapsed(_since(node, cluster), cluster))
     return f"The update of {kind} {namespace}/{name} is paused at {node}{lasts}"
 
 
 def _of(event: Object, cluster: Cluster) -> PausedUpdate | None:
     """Return what waits by an event; None: it is over, or goes on by itself."""
-    said, now = _NOT_MOVED.search(_message(event)), clock.now(cluster)
+    said, now = _NOT_MOVED.search(event["message"].words), clock.now(cluster)
     if said is None or now is None or not _is_repeated(event, now):
         return None
     migration, ended, namespace, name, node = said.groups()
@@ -196,11 +195,7 @@ def _since(node: str, cluster: Cluster) -> datetime | None:
     own = (
         each
         for each in known
-        if (said := _PAUSED.search(_message(each))) is not None and said[1] == node
+        if (said := _PAUSED.search(each["message"].words)) is not None and said[1] == node
     )
     begun = (clock.instant(each["firstTimestamp"].text) or events.time_of(each) for each in own)
     return min(filter(None, begun), default=None)
-
-
-def _message(event: Object) -> str:
-    return " ".join((event["message"].text or "").split())

@@ -108,10 +108,9 @@ def _way(claim: Object, needed: str, snapshot: str, cluster: Cluster) -> str:
     """Return how the claim gets its size: the request of a claim without a volume cannot be
     changed.
     """
-    owner = claim.controller
-    if owner is not None and owner["kind"].text == "DataVolume":
+    if disk := claim.owned_by("DataVolume"):
         return (
-            f"make DataVolume {owner['name'].text} again with storage of {needed} or more, as "
+            f"make DataVolume {disk} again with storage of {needed} or more, as "
             "neither it nor its claim can be changed"
         )
     restore = claim.annotations.get(_RESTORE)
@@ -155,4 +154,4 @@ def _goes_on(name: str, namespace: str, cluster: Cluster) -> bool | None:
         return None
     if restore is None or restore.deleted or restore.at("status", "complete").boolean:
         return False
-    return restore.condition("Failure")["status"].text != "True"
+    return not restore.is_true("Failure")

@@ -35,7 +35,7 @@ from virt_admit.model.kubernetes.kinds import (
     VM_SNAPSHOT,
     VMI,
 )
-from virt_admit.model.kubernetes.objects import Object, Path
+from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import removed_operators, versions
@@ -112,8 +112,7 @@ def of_vm(vm: Object, cluster: Cluster) -> StuckVm | None:
     deleted = vm.metadata["deletionTimestamp"].text
     lasts = clock.since(deleted, cluster) if deleted else None
     held = finalizers(vm)
-    template = vms.vmi_spec(vm)["terminationGracePeriodSeconds"].integer
-    usual = _USUAL + timedelta(seconds=template if template is not None else _GRACE)
+    usual = _USUAL + timedelta(seconds=_seconds(vms.vmi_spec(vm)))
     if lasts is None or not held or lasts < usual:
         return None
     begin = f"it is being deleted for {clock.duration(lasts)}, kept by finalizer {', '.join(held)}"
@@ -156,9 +155,7 @@ def _causes(vm: Object, held: list[str], cluster: Cluster) -> Iterator[Problem]:
 def _is_down(cluster: Cluster) -> bool:
     """Return whether virt-controller certainly has no Ready pod, although it is installed."""
     pods = [pod for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == _CONTROLLER]
-    if unlisted(cluster, POD) or any(
-        pod.condition("Ready")["status"].text == "True" for pod in pods
-    ):
+    if unlisted(cluster, POD) or any(pod.is_true("Ready") for pod in pods):
         return False
     return bool(pods) or any(each.name == _CONTROLLER for each in cluster.known(DEPLOYMENT))
 
@@ -169,7 +166,7 @@ _PODS: Final = f"kubectl get pods -A -l kubevirt.io={_CONTROLLER} -o wide"
 
 def _snapshot(vm: Object, cluster: Cluster) -> Iterator[Problem]:
     name = vm.at("status", "snapshotInProgress").text
-    snapshot = find(cluster, VM_SNAPSHOT, vm.namespace, name) if name else None
+    snapshot = find(cluster, VM_SNAPSHOT, vm.namespace, name)
     if name:
         held = held_copies.quietly(snapshot, cluster) if snapshot is not None else None
         under_way = f"snapshot {name} of it is under way"
@@ -274,8 +271,12 @@ def of_namespace(namespace: Object, cluster: Cluster) -> Problem | None:
 def _graces(namespace: Object, cluster: Cluster) -> Iterator[int]:
     """Yield the seconds that guests may take to shut down."""
     for vmi in cluster.known(VMI, namespace.name):
-        grace = vmi.at("spec", "terminationGracePeriodSeconds").integer
-        yield grace if grace is not None else _GRACE
+        yield _seconds(vmi["spec"])
+
+
+def _seconds(spec: Field) -> int:
+    grace = spec["terminationGracePeriodSeconds"].integer
+    return _GRACE if grace is None else clock.bounded(grace)
 
 
 def _said(namespace: Object, kind: str) -> str:

@@ -19,6 +19,7 @@ from virt_admit.forecasts.drain.control.hindrances import Hindrance, leaves_with
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.forecasts.placement.components import service_pods, webhook_deadlocks
 from virt_admit.model.commands import about, kubectl
+from virt_admit.model.evidence.writes import missing_services, service_callers
 from virt_admit.model.kubernetes import (
     clock,
     kinds,
@@ -45,6 +46,7 @@ from virt_admit.model.messages import capital
 READS: Final[Reads] = union(
     vmis.READS,
     webhook_deadlocks.READS,
+    missing_services.READS,
     {POD: ("spec.nodeName",), NODE: ("metadata.labels", "spec.unschedulable")},
 )
 
@@ -283,6 +285,9 @@ def _state(
 
 def _unanswered(webhook: Webhook, problem: str, cluster: Cluster) -> tuple[str, str]:
     """Return why nothing answers for the Service of a webhook, and what helps."""
+    if service_callers.is_missing(problem):
+        gone = missing_services.remedy(webhook.service, cluster)
+        return f"{webhook.title} fails closed, and {problem}", capital(gone)
     namespace, name = webhook.service
     unready = service_pods.unready(webhook.service, cluster)
     pods = f" ({unready})" if unready else ""

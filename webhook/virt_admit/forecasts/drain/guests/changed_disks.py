@@ -26,10 +26,10 @@ from virt_admit.model.kubernetes.kinds import KUBEVIRT, VM, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubernetes.units import show
-from virt_admit.model.kubevirt.instances import migrations, vmis, vms
+from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature
-from virt_admit.model.messages import command_of, cut
+from virt_admit.model.messages import command_of, cut, cut_middle
 
 _NAMES: Final = ("name", "persistentVolumeClaim.claimName", "dataVolume.name")
 _CDROMS: Final = ("domain.devices.disks.name", "domain.devices.disks.cdrom")
@@ -149,7 +149,7 @@ def is_replacement(vm: Object) -> bool:
 
 
 def _differing(vm: Object, vmi: Object) -> Iterator[ChangedDisk]:
-    if vmi.deleted or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+    if vmi.deleted or vmi.ended:
         return
     if (vmis.owner(vmi, "VirtualMachine") or vm.name) != vm.name:
         return
@@ -191,7 +191,7 @@ def why_not_copied(vm: Object, vmi: Object, cluster: Cluster) -> str | None:
         Unseen: that rests on the status of the VM or on KubeVirt's roll-out strategy, which cannot
             be read.
     """
-    if vmi.condition("VolumesChange")["status"].text == "True":
+    if vmi.is_true("VolumesChange"):
         return None
     stored = vm if vm["status"].present else cluster.get(VM, vms.namespace_of(vm), vm.name)
     if (
@@ -201,7 +201,7 @@ def why_not_copied(vm: Object, vmi: Object, cluster: Cluster) -> str | None:
         return None
     if vms.vm_spec(vm)["updateVolumesStrategy"].text != "Migration":
         return "updateVolumesStrategy is not Migration"
-    if stored is not None and migrations.condition_is_true(stored, "RestartRequired"):
+    if stored is not None and stored.is_true("RestartRequired"):
         return refusal(stored, cluster) or "it has RestartRequired"
     kubevirt = configuration.kubevirt(cluster)
     staged = (
@@ -215,10 +215,10 @@ def refusal(vm: Object, cluster: Cluster) -> str:
     """Return why KubeVirt refuses the copy that a VM asks for, by its condition RestartRequired;
     empty: it does not say.
     """
-    said = " ".join((vm.condition("RestartRequired")["message"].text or "").split())
+    said = vm.condition("RestartRequired")["message"].words
     kept = _KEPT.search(said)
     if kept is None:
-        return f"KubeVirt says: {cut(said, _LONGEST)}" if said else ""
+        return f"KubeVirt says: {cut_middle(said, _LONGEST)}" if said else ""
     if not kept[1].startswith(_STATE):
         return (
             f"volume {show(kept[1])} is ReadWriteOnce and not part of the move, so KubeVirt "
@@ -310,7 +310,7 @@ def remedy(obj: Object, cluster: Cluster) -> str:
             f"{begin}, before KubeVirt has copied {show(changed[0].used)} to "
             f"{show(changed[0].named.text)}"
         )
-    refused = migrations.condition_is_true(vm, "RestartRequired") and refusal(vm, cluster)
+    refused = vm.is_true("RestartRequired") and refusal(vm, cluster)
     why = f" (nothing is copied: {refused})" if refused else ""
     advice = f"{begin}: {words(changed)}{why}. Name {show(changed[0].used)} in the VM again"
     return typed(advice, command(obj, cluster))

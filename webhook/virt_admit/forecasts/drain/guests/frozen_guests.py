@@ -43,19 +43,19 @@ def words(vmi: Object, cluster: Cluster) -> str:
         return ""
     begin = "its file systems are frozen"
     thaw = shell("virtctl", "unfreeze", argument(vmi.name), "-n", vms.namespace_of(vmi))
-    cannot, default = (
-        "so its applications cannot write",
-        f"after {clock.duration(_THAWED_WITHIN)} by default",
-    )
+    cannot = "so its applications cannot write"
+    default = f"after {clock.duration(_THAWED_WITHIN)} by default"
     copies = list(_copies(vmi, cluster))
     backups = [f"Backup {each.full_name}" for each in _backups(vmi, cluster)]
-    young = [each for each in copies if (_age(each, cluster) or _NONE) < _THAWED_WITHIN]
+    young = [each for each in copies if (clock.age(each, cluster) or _NONE) < _THAWED_WITHIN]
     if young or backups:
-        what = names([*backups, *(f"{each.kind} {each.name}" for each in young)])
+        own = [f"{each.kind} {each.name}" for each in young if each.kind == VM_SNAPSHOT.kind]
+        others = (f"{each.kind} {each.name}" for each in young if each.kind != VM_SNAPSHOT.kind)
+        what = names(own or [*backups, *others])  # it makes the others of its claims
         return f"{begin} for {what}, {cannot}. That ends by itself: KubeVirt thaws them {default}"
     if copies:
         first = copies[0]
-        age = clock.duration(_age(first, cluster) or _NONE)
+        age = clock.duration(clock.age(first, cluster) or _NONE)
         open_end = f"{first.kind} {first.name} is not complete after {age}"
         return f"{begin}, {cannot}. {open_end}. Once no copy of its disks needs the freeze: {thaw}"
     return (
@@ -80,9 +80,7 @@ def _copies(vmi: Object, cluster: Cluster) -> Iterator[Object]:
         for each in entry(cluster, _by_source, (namespace, kind, name)) or ()
     ]
     open_ends = [each for each in found if not each.deleted and not _has_ended(each, cluster)]
-    yield from sorted(
-        open_ends, key=lambda each: each.metadata["creationTimestamp"].text or "", reverse=True
-    )
+    yield from sorted(open_ends, key=lambda each: each.created, reverse=True)
 
 
 def _by_source(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Object]]:
@@ -100,7 +98,7 @@ _ABANDONED: Final = timedelta(days=1)
 
 
 def _has_ended(snapshot: Object, cluster: Cluster) -> bool:
-    status, age = snapshot["status"], _age(snapshot, cluster)
+    status, age = snapshot["status"], clock.age(snapshot, cluster)
     complete = status["readyToUse"].boolean is True or status["phase"].text in (
         "Succeeded",
         "Failed",
@@ -126,7 +124,3 @@ def _backups(vmi: Object, cluster: Cluster) -> Iterator[Object]:
 def _matches(namespace: str, patterns: Sequence[str]) -> bool:
     """Return whether a namespace is named, by its name or by a pattern such as ``shop*``."""
     return any(fnmatchcase(namespace, each) for each in patterns)
-
-
-def _age(snapshot: Object, cluster: Cluster) -> timedelta | None:
-    return clock.since(snapshot.metadata["creationTimestamp"].text, cluster)

@@ -20,18 +20,14 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PVC, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.instances import migratability, migrations, vmis, vms
+from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, vm_ledger
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 
 _STATUS: Final = ("metadata.ownerReferences", "status.nodeName", "status.phase")
-READS: Final[Reads] = union(
-    node_health.READS,
-    volume_attachments.READS,
-    {VMI: ("spec", *_STATUS)},
-)
+READS: Final[Reads] = union(node_health.READS, volume_attachments.READS, {VMI: ("spec", *_STATUS)})
 
 _LOCK: Final = re.compile(r'Failed to get (?:shared )?\\*"[\w ]{1,40}\\*" lock')
 _PLACE: Final = re.compile(
@@ -140,9 +136,9 @@ _HOTPLUG: Final = "hotplug-disk"
 
 def _starts(name: str, namespace: str, cluster: Cluster) -> bool:
     """Return whether a VMI has no guest yet, which has no lock either."""
-    vmi = find(cluster, VMI, namespace, name) if name else None
-    phase = vmi.at("status", "phase").text if vmi is not None else None
-    return phase is not None and phase != "Running" and phase not in migrations.FINAL_PHASES
+    vmi = find(cluster, VMI, namespace, name)
+    phase = vmi.at("status", "phase").text if vmi is not None and not vmi.ended else None
+    return phase is not None and phase != "Running"
 
 
 def _claims(vmi: Object) -> Iterator[str]:

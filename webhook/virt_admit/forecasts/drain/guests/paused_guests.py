@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Final
 
-from virt_admit.forecasts.drain.guests import lost_attachments, refusing_storage
+from virt_admit.forecasts.drain.guests import lost_attachments, relabelled_claims
+from virt_admit.forecasts.placement.components.drivers import refusing_storage
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -44,6 +46,12 @@ def reason(vmi: Object) -> str:
     return (paused["reason"].text or "Paused") if paused["status"].text == "True" else ""
 
 
+def since_by_user(vmi: Object) -> datetime | None:
+    """Return since when a user has paused a guest; None: none has, or that is not known."""
+    changed = vmi.condition("Paused")["lastTransitionTime"].text
+    return clock.instant(changed) if reason(vmi) == BY_USER else None
+
+
 def words(vmi: Object, cluster: Cluster) -> str:
     """Return that a guest is paused, by what and since when: ``paused by an I/O error for 56 min``;
     empty: it is not.
@@ -52,6 +60,11 @@ def words(vmi: Object, cluster: Cluster) -> str:
     age = clock.lasting(vmi.condition("Paused")["lastTransitionTime"].text, cluster)
     by = _WORDS.get(why)
     return f"paused{f' by {by}' if by else ''}{age}" if why else ""
+
+
+def resume(vmi: Object) -> str:
+    """Return the command that resumes a guest which a user has paused."""
+    return shell("virtctl", "unpause", "vmi", argument(vmi.name), "-n", vms.namespace_of(vmi))
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -79,6 +92,13 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     )
     full = ", which has no space left" if _NO_SPACE in said else ""
     if fault is None and not full:
+        claims = (relabelled_claims.of_claim(vmi, claim, cluster) for claim in volumes.values())
+        if (taken := next(filter(None, claims), None)) is not None:
+            sure, why = taken.is_certain, taken.problem.reason
+            label = "as its files probably have" if sure else "and its files may have"
+            fails = f"{begin}reads or writes{of} fail, {label} the label of another pod: "
+            fails += f"{why}. {_RESTART if sure else _GOES_ON}"
+            return taken.problem._replace(reason=fails, brief=f"{begin}{why}")
         see = shell("kubectl", "describe", "vmi", argument(vmi.name), "-n", namespace)
         fails = f"{begin}reads or writes{of} fail, and nothing that was read says why. {_GOES_ON}"
         return Problem(fails, typed(f"see why the storage{of} does not answer", see))
@@ -89,6 +109,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 _GOES_ON: Final = "It goes on by itself once they succeed"
+_RESTART: Final = "It goes on only after that pod has ended and the VM is restarted"
 _NEXT_DRAIN: Final = (
     "Before another drain, let the VMs migrate before other pods are evicted: "
     "kubectl drain with --pod-selector=kubevirt.io=virt-launcher"

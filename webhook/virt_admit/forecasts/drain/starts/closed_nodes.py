@@ -3,7 +3,7 @@ or no room.
 
 Such a pod can run on that node alone, so what kube-scheduler counts for the other nodes says
 nothing. KubeVirt lets it tolerate a cordon from 1.8 on; before, it has the tolerations of the
-launcher pod alone. Sources:
+launcher pod alone, and none before 1.2. Sources:
 kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#hotplugPodTolerations, pull
 request kubevirt/kubevirt#14661;
 kubernetes/kubernetes:pkg/scheduler/framework/plugins/nodeunschedulable, :tainttoleration,
@@ -16,11 +16,13 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement import no_target
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
+from virt_admit.forecasts.placement.running_launchers import COPIES_TOLERATIONS
 from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.settings import migration_limits, versions
 from virt_admit.model.kubevirt.settings.versions import Version
@@ -38,7 +40,8 @@ _DRAIN: Final = "kubevirt.io/drain"
 Harvester's upgrade sets it whatever is configured.
 """
 _TOLERATED: Final = Version(1, 8)
-_OPPOSING: Final = ("NoSchedule", "NoExecute")
+_SCHEDULING: Final = "NoSchedule"
+_OPPOSING: Final = (_SCHEDULING, "NoExecute")
 _SHORT: Final = re.compile(r"Insufficient [\w./-]{1,100}|Too many pods|exceed max volume count")
 
 
@@ -49,30 +52,36 @@ class ClosedNode(NamedTuple):
     remedy: str
 
 
-def closed(vmi: Object, pod: Object, said: str, cluster: Cluster) -> ClosedNode | None:
+def closed(vmi: Object, pod: Object, said: str, unplug: str, cluster: Cluster) -> ClosedNode | None:
     """Return why kube-scheduler refuses the node of a VMI to a pod that attaches a volume.
 
     None: it is not known.
 
-    ``said``: what kube-scheduler says of the pod. What the node shows counts only if that agrees.
+    Args:
+        vmi: the VMI.
+        pod: the pod that waits.
+        said: what kube-scheduler says of it. What the node shows counts only if that agrees.
+        unplug: the command that unplugs the volume; empty: the guest has it, so it is not
+            unplugged, and the VM does not move.
+        cluster: the cluster.
     """
-    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text)
     if node is None:
         return None
-    away = _away(vmi)
+    away = _away(vmi, cluster) if unplug else _Way()
     if (
         _is_cordoned(node)
         and _CORDON_SAID.search(said)
         and not tolerates(pod.at("spec", "tolerations").value, _CORDONED)
     ):
         return _cordoned(node, away, cluster)
-    for key, effect in _taints(node, pod):
+    for taint in _taints(node, pod):
+        key, effect = taint["key"].text or "", taint["effect"].text or ""
         if key in said:
-            drain = key in (_DRAIN, migration_limits.drain_taint(cluster))
-            return (
-                _drained(node, key, effect, away, cluster)
-                if drain
-                else _tainted(node, key, effect, away, cluster)
+            if key in (_DRAIN, migration_limits.drain_taint(cluster)):
+                return _drained(node, key, effect, away, cluster)
+            return _of_controller(node, key, away, cluster) or _tainted(
+                vmi, node, taint, away, unplug, cluster
             )
     short = list(dict.fromkeys(_SHORT.findall(said)))
     if not short:
@@ -88,13 +97,13 @@ _CORDON_SAID: Final = re.compile(r"were unschedulable|node\.kubernetes\.io/unsch
 class _Way(NamedTuple):
     """How a VM leaves its node, before another remedy."""
 
-    words: str
-    command: str
+    words: str = ""
+    command: str = ""
 
 
-def _away(vmi: Object) -> _Way:
-    if vmis.migratable(vmi) is not True:
-        return _Way("", "")
+def _away(vmi: Object, cluster: Cluster) -> _Way:
+    if vmis.migratable(vmi) is not True or no_target.nowhere_to_go(vmi, cluster) is not None:
+        return _Way()
     return _Way(
         "migrate the VM to another node, or ", virtctl("migrate", vmi.name, vms.namespace_of(vmi))
     )
@@ -132,10 +141,8 @@ def _stays(cordon: Cordon, wait: str, away: _Way) -> str:
 
 def _drained(node: Object, key: str, effect: str, away: _Way, cluster: Cluster) -> ClosedNode:
     """Return what the taint of a drain means: it goes when what drains the node is done."""
-    cordon, emptied = (
-        cordoners.of_node(node, cluster, drained=True),
-        cordoners.is_emptied(node.name, cluster),
-    )
+    cordon = cordoners.of_node(node, cluster, drained=True)
+    emptied = cordoners.is_emptied(node.name, cluster)
     by = f" by {cordon.by}" if cordon is not None else ""
     reason = (
         f"{node.name}, where the VM runs, is drained{by} (taint {key}), which the pod does not "
@@ -148,17 +155,21 @@ def _drained(node: Object, key: str, effect: str, away: _Way, cluster: Cluster) 
     return ClosedNode(reason, typed(f"{away.words}{words}", away.command or untaint))
 
 
-def _taints(node: Object, pod: Object) -> Iterator[tuple[str, str]]:
+def _taints(node: Object, pod: Object) -> Iterator[Field]:
     """Yield the taints of a node that keep a pod off, but for a cordon."""
     own = pod.at("spec", "tolerations").value
     for taint in node.at("spec", "taints").items():
-        key, effect = taint["key"].text or "", taint["effect"].text or ""
-        if key not in ("", _CORDON) and effect in _OPPOSING and not tolerates(own, taint.value):
-            yield key, effect
+        other = taint["key"].text not in (None, "", _CORDON)
+        if other and taint["effect"].text in _OPPOSING and not tolerates(own, taint.value):
+            yield taint
 
 
-def _tainted(node: Object, key: str, effect: str, away: _Way, cluster: Cluster) -> ClosedNode:
-    reason = f"{node.name}, where the VM runs, has taint {key}, which the pod does not tolerate"
+_TAINTED: Final = "{}, where the VM runs, has taint {}, which the pod does not tolerate"
+
+
+def _of_controller(node: Object, key: str, away: _Way, cluster: Cluster) -> ClosedNode | None:
+    """Return what the taint of a controller means, which it removes itself; None: it is none."""
+    reason = _TAINTED.format(node.name, key)
     if (lost := lost_quorums.of_taint(key, cluster)) is not None:
         command = away.command or lost.command
         remedy = typed(f"{away.words}{lost.remedy}", command)
@@ -167,8 +178,38 @@ def _tainted(node: Object, key: str, effect: str, away: _Way, cluster: Cluster) 
         repair = f"repair what {who} reports with that taint, which it then removes"
         command = away.command or shell("kubectl", "describe", "node", argument(node.name))
         return ClosedNode(reason, typed(f"{away.words}{repair}", command))
-    words = f"remove that taint{', or migrate the VM to another node' if away.words else ''}"
-    return ClosedNode(
-        reason,
-        typed(words, shell("kubectl", "taint", "nodes", argument(node.name), f"{key}:{effect}-")),
-    )
+    return None
+
+
+def _tainted(
+    vmi: Object, node: Object, taint: Field, away: _Way, unplug: str, cluster: Cluster
+) -> ClosedNode:
+    """Return what a taint of an administrator means, which keeps a node for some pods.
+
+    A pod that does not tolerate ``NoExecute`` ends when such a taint is set again.
+    """
+    key, effect = taint["key"].text or "", taint["effect"].text or ""
+    reason, ways = _TAINTED.format(node.name, key), []
+    bare = not versions.has_release(cluster, COPIES_TOLERATIONS)
+    if bare and tolerates(vmi.at("spec", "tolerations").value, taint.value):
+        since = COPIES_TOLERATIONS
+        reason += f", as KubeVirt gives such pods the tolerations of the VM only from {since} on"
+        if unplug:
+            ways.append(f"unplug the volume until KubeVirt is updated to {since} or later")
+    elif unplug and effect != _SCHEDULING:
+        ways.append("unplug the volume")
+    command = unplug if ways else ""
+    untaint = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}:{effect}-")
+    if effect == _SCHEDULING:
+        value = f"={taint['value'].text}" if taint["value"].text else ""
+        ways.append(
+            f"if other pods may come to {node.name} meanwhile, remove that taint until the pod "
+            f"runs, then set it again ({key}{value}:{effect})"
+        )
+        command = command or untaint
+    elif not unplug:
+        ways.append(f"if other pods may come to {node.name}, remove that taint while the VM runs")
+        command = untaint
+    if not unplug:
+        ways.append("shut the VM down in an orderly way")
+    return ClosedNode(reason, typed(f"{away.words}{', or '.join(ways)}", away.command or command))

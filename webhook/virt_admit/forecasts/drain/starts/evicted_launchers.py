@@ -26,7 +26,6 @@ from virt_admit.model.kubevirt.instances import expand, vms
 from virt_admit.model.kubevirt.launcher import scratch_disks
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
-from virt_admit.model.scheduler.pods import FINISHED
 from virt_admit.model.scheduler.resources import show
 
 READS: Final[Reads] = union(
@@ -134,13 +133,13 @@ def _is_the_last_end(
     An earlier one explains nothing now.
     """
     pods = vm_states_motion.pods(vm, cluster)
-    newest = max(pods, key=lambda pod: pod.metadata["creationTimestamp"].text or "", default=None)
+    newest = max(pods, key=lambda pod: pod.created, default=None)
     last = found.last
     if newest is not None and newest.at("status", "reason").text == EVICTED:
-        last = last or clock.instant(newest.metadata["creationTimestamp"].text)
-    elif newest is not None and newest.at("status", "phase").text in FINISHED:
+        last = last or clock.instant(newest.created)
+    elif newest is not None and newest.ended:
         return False
-    made = clock.instant(vmi.metadata["creationTimestamp"].text) if vmi is not None else None
+    made = clock.instant(vmi.created) if vmi is not None else None
     now = clock.now(cluster)
     if last is None or (made is not None and last < made):
         return False
@@ -196,10 +195,8 @@ def _of_limit(vm: Object, said: str, cluster: Cluster) -> tuple[str, str]:
     """Return that the pod wrote more to the node's disk than it may, what limits it,
     and which disks grow there.
     """
-    limit, disks = (
-        scratch_disks.limit(expand.expand(vm, cluster), cluster),
-        list(scratch_disks.growing(vms.vmi_spec(vm))),
-    )
+    limit = scratch_disks.limit(expand.expand(vm, cluster), cluster)
+    disks = list(scratch_disks.growing(vms.vmi_spec(vm)))
     why = [f"LimitRange {limit.by} sets this limit for each new pod"] if limit and limit.by else []
     why += [f"{names(disk.words for disk in disks)} of the VM counts towards it"] if disks else []
     because = f"{said}. {', and '.join(why)}" if why else said

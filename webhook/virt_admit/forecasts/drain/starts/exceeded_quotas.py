@@ -19,19 +19,19 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import quotas
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, names
-from virt_admit.model.scheduler.resources import amount, show
+from virt_admit.model.scheduler.resources import CPU, MEMORY, amount, show
 
 _POPULATORS: Final = "cdi.kubevirt.io/storage.usePopulator"
 READS: Final[Reads] = {
     DATA_VOLUME: (f"metadata.annotations.{_POPULATORS}", "spec.contentType", "spec.source"),
-    RESOURCE_QUOTA: ("spec", "status"),
+    RESOURCE_QUOTA: ("spec", "status", f"metadata.labels.{quotas.OF_RANCHER}"),
 }
 
 _REFUSED: Final = re.compile(
@@ -40,7 +40,7 @@ _REFUSED: Final = re.compile(
 )
 _CLAIM: Final = re.compile(r'"(?P<claim>[\w.-]{1,253})" is forbidden: exceeded quota')
 _LONGEST: Final = 200
-_UNPACKS: Final = "-scratch"
+SCRATCH: Final = "-scratch"
 """How the name of the claim ends in which CDI unpacks an image."""
 _OVERHEAD: Final = Fraction(50, 47)
 _GI: Final = 2**30
@@ -55,6 +55,12 @@ class ExceededQuota(NamedTuple):
     remedy: str
     claim: str = ""
     """The claim that is refused; empty: it is none, or not known."""
+    refusal: str = ""
+    """The words of the API server alone."""
+    alone: str = ""
+    """What to add to these where the object alone is larger than the quota."""
+    fits: bool = False
+    """Whether the quota is known to have room for it by now."""
 
 
 class Filling(NamedTuple):
@@ -69,7 +75,7 @@ class Filling(NamedTuple):
         """Return those that come after the claim that was refused."""
         if not refused.startswith("prime-"):
             return self
-        return Filling(unpacks=False if refused.endswith(_UNPACKS) else self.unpacks)
+        return Filling(unpacks=False if refused.endswith(SCRATCH) else self.unpacks)
 
     @property
     def sure(self) -> list[Fraction]:
@@ -120,7 +126,7 @@ def of(
     """Return what a quota lacks for an object that it refuses.
 
     ``said``: what the API server answered; None: no quota. ``held``: what else of a disk it counts
-    at the same time. ``cluster``: where its other limits are looked up then.
+    at the same time. ``cluster``: where its owner, and its other limits then, are looked up.
     """
     found = _REFUSED.search(said)
     if found is None:
@@ -129,30 +135,73 @@ def of(
     refused = named["claim"] if named else ""
     temporary, held = refused.startswith("prime-"), held.still(refused)
     amounts = {part: _amounts(found[part] or "") for part in ("requested", "used", "limited")}
-    if cluster is not None and (held.sure or held.perhaps):
-        _add_other_limits(amounts, find(cluster, RESOURCE_QUOTA, namespace, found["quota"]))
-    wanted, spare = [], []
+    quota = find(cluster, RESOURCE_QUOTA, namespace, found["quota"]) if cluster else None
+    if held.sure or held.perhaps:
+        _add_other_limits(amounts, quota)
+    wanted, spare, alone = [], [], ""
     for name, asked in amounts["requested"].items():
         used, limit = amounts["used"].get(name), amounts["limited"].get(name)
         total = asked + _more(name, asked, held.sure)
         if used is None or limit is None or used + total <= limit:
             continue
         wanted.append(f"{name} {_words(name, used + total)}{_later(name, used, asked, held)}")
+        if total > limit:  # whatever else uses it
+            alone = ". That alone is more than the quota"
+            if _POD.search(said) and _resource(name) in (CPU, MEMORY):
+                alone += _OVERHEAD_OF_POD if _resource(name) == MEMORY else ""
+                spare.append(_smaller(name, used, total, limit))
+            continue
         spare.append(
             f"free {'at least ' if held.perhaps else ''}"
             f"{_words(name, used + total - limit)} of {name} there"
             f"{_at_most(name, limit - used, asked, held, temporary)}"
         )
     least = f" to at least {names(wanted, 200)}" if wanted else ""
-    ways = ", or ".join((f"raise ResourceQuota {found['quota']}{least}", *spare))
+    first, command = quotas.raising(found["quota"], namespace, quota, least)
+    ways = ", or ".join((first, *spare))
     begin = f"{_TWICE} ({refused}), which is refused: " if temporary else ""
+    refusal = f"{begin}{cut(found[0], _LONGEST)}"
     return ExceededQuota(
-        f"{begin}{cut(found[0], _LONGEST)}. {_ends(held)}",
-        typed(ways, kubectl("edit", RESOURCE_QUOTA, found["quota"], namespace)),
+        f"{refusal}{alone}. {_ends(held)}",
+        typed(ways, command),
         refused,
+        refusal,
+        alone,
+        _fits(amounts["requested"], quota),
     )
 
 
+def _smaller(name: str, used: int, asked: int, limit: int) -> str:
+    """Return how much smaller a VM is to be that alone is larger than a quota."""
+    alone = _words(name, asked - limit)
+    if not used:
+        return f"make the VM smaller by at least {alone} of {name}"
+    there = f"{alone} of {name} and free {_words(name, used)} there"
+    if used >= limit:
+        return f"make the VM smaller by at least {there}"
+    least = _words(name, used + asked - limit)
+    return f"make the VM smaller by at least {least} of {name} (or by {there})"
+
+
+def has_room(quota: Object) -> bool:
+    """Return whether a quota has something left of each of its limits, as far as known."""
+    return _fits(dict.fromkeys(quotas.hard_limits(quota), 1), quota)
+
+
+def _fits(requested: Mapping[str, int], quota: Object | None) -> bool:
+    """Return whether a quota has room for what it once refused, as far as known."""
+    if quota is None or not requested:
+        return False
+    limits, used = quotas.hard_limits(quota), quota.at("status", "used")
+    return all(
+        name not in limits
+        or (used[name].text and amount(_resource(name), used[name].text) + asked <= limits[name])
+        for name, asked in requested.items()
+    )
+
+
+_POD: Final = re.compile(r'\bpods? \\?"')
+_OVERHEAD_OF_POD: Final = " (what virt-launcher needs comes on top of the VM)"
 _TWICE: Final = "CDI needs its size twice while it fills it, the second time for a temporary claim"
 
 
@@ -160,7 +209,7 @@ def _ends(held: Filling) -> str:
     """Return whether that ends, with the claims that have to fit."""
     parts = (
         ("a temporary claim (prime-UID)", held.temporary),
-        (f"one to unpack the image ({_UNPACKS[1:]})", held.unpacks),
+        (f"one to unpack the image ({SCRATCH[1:]})", held.unpacks),
     )
     more = names((words for words, known in parts if known), 200)
     if not more:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.starts import exceeded_quotas
-from virt_admit.forecasts.drain.starts.storage import clone_permissions
+from virt_admit.forecasts.drain.starts.storage import clone_permissions, unadopted_claims
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.model.commands import kubectl, merge_patch, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.evidence.writes import refused_writes
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CONTROLLER_REVISION, VM
 from virt_admit.model.kubernetes.objects import Object, Path
@@ -33,6 +34,8 @@ READS: Final[Reads] = union(
     clock.READS,
     expand.READS,
     limit_ranges.READS,
+    refused_writes.READS,
+    unadopted_claims.READS,
     {
         VM: (
             "status.conditions.lastTransitionTime",
@@ -45,6 +48,8 @@ READS: Final[Reads] = union(
 )
 
 _PATIENCE: Final = timedelta(minutes=5)
+_RETRY: Final = timedelta(minutes=20)
+"""virt-controller pauses 1000 seconds at most between retries."""
 _BEGIN: Final = re.compile(
     r"^(?:Failure while starting VMI|Error creating virtual machine instance): "
 )
@@ -67,42 +72,58 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
     nothing says so.
     """
     failed = vm.condition("Failure")
-    age = clock.since(failed["lastTransitionTime"].text, cluster)
     fails = (
         failed["status"].text == "True"
         and failed["reason"].text == "FailedCreate"
         and bool(failed["message"].text)
     )
     again = vm.at("status", "startFailure", "consecutiveFailCount").integer
-    if not fails or again or not down_vms.should_run(vm) or (age is not None and age < _PATIENCE):
+    if not fails or again or not down_vms.should_run(vm):
         return None
-    lasts = vm_states_times.lasting(clock.instant(failed["lastTransitionTime"].text), cluster)
-    said = _DUMP.sub("", _BEGIN.sub("", " ".join((failed["message"].text or "").split())))
-    what = "DataVolumes" if _OF_DISKS.match(said) else "VMI"
-    if exceeded := exceeded_quotas.of(said, vms.namespace_of(vm)):
-        return Problem(
-            f"KubeVirt cannot create its {what}: {exceeded.words}",
-            exceeded.remedy,
-            ProblemCause.NOT_REPORTED,
-        )
+    begun = _begun(vm, cluster)
+    age = clock.elapsed(begun, cluster)
+    if age is not None and age < _PATIENCE:
+        return None
+    lasts = vm_states_times.lasting(begun, cluster)
+    said = _DUMP.sub("", _BEGIN.sub("", failed["message"].words))
+    begin = f"KubeVirt cannot create its {'DataVolumes' if _OF_DISKS.match(said) else 'VMI'}"
+    if exceeded := exceeded_quotas.of(said, vms.namespace_of(vm), cluster=cluster):
+        return Problem(f"{begin}: {exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
     if _DECODE in said and (
         undecoded := _undecoded(vm, lasts, said.partition(_DECODE)[2], cluster)
     ):
         return undecoded
     if unpermitted := clone_permissions.problem(vm, said, lasts, cluster):
         return unpermitted
+    if unadopted := unadopted_claims.problem(vm, lasts, cluster):
+        return unadopted
+    # KubeVirt removes the condition once it succeeds
+    if refused := refused_writes.of(said, cluster, clock.now(cluster)):
+        reason, brief = f"{begin} {lasts}: {refused.words}", f"{begin}: {refused.brief}"
+        return Problem(reason, refused.remedy, ProblemCause.NOT_REPORTED, brief=brief)
     described = kubectl("describe", VM, vm.name, vms.namespace_of(vm))
-    begin, words = (
-        f"KubeVirt cannot create its {what}",
-        _BY_KUBEVIRT.sub("", _OF_DISKS.sub("", said)),
-    )
-    reason, brief = (
-        f"{begin} {lasts}: {cut_middle(words, _LONGEST)}",
-        f"{begin}: {cut_middle(words, _BRIEF)}",
-    )
+    words = _BY_KUBEVIRT.sub("", _OF_DISKS.sub("", said))
+    reason = f"{begin} {lasts}: {cut_middle(words, _LONGEST)}"
+    brief = f"{begin}: {cut_middle(words, _BRIEF)}"
     otherwise = typed(_READ if _OF_VM.search(said) else _REPAIR, described)
     remedy = pod_refusals.remedy(vm, said, cluster) or otherwise
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
+
+
+def _begun(vm: Object, cluster: Cluster) -> datetime | None:
+    """Return since when KubeVirt fails: a retry may set the time of the condition again
+    (#processFailureCondition), but is counted in the same event.
+    """
+    failed = clock.instant(vm.condition("Failure")["lastTransitionTime"].text)
+    if failed is None:
+        return None
+    known = events.about(vm, failed - _RETRY, cluster)
+    firsts = (
+        clock.instant(event["firstTimestamp"].text)
+        for event in known
+        if event["reason"].text == unadopted_claims.EVENT
+    )
+    return min((*filter(None, firsts), failed))
 
 
 class UndecodableCopy(NamedTuple):
@@ -124,9 +145,7 @@ def _undecodable(vm: Object, cluster: Cluster) -> Iterator[UndecodableCopy]:
     for key, word in (("instancetype", "instance type"), ("preference", "preference")):
         named = vms.vm_spec(vm)[key]
         revision = named["revisionName"].text or ""
-        found = (
-            find(cluster, CONTROLLER_REVISION, vms.namespace_of(vm), revision) if revision else None
-        )
+        found = find(cluster, CONTROLLER_REVISION, vms.namespace_of(vm), revision)
         spec = found.at("data", "spec") if found is not None else None
         if spec is not None and spec.present and not spec.is_map:
             yield UndecodableCopy(

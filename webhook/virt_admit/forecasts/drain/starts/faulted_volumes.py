@@ -15,11 +15,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.budgets import longhorn_copies
-from virt_admit.forecasts.drain.guests import refusing_storage
 from virt_admit.forecasts.drain.starts import longhorn_room
 from virt_admit.forecasts.drain.states import vm_states_times
-from virt_admit.forecasts.placement.components.longhorn import backing_images, dangling_migrations
+from virt_admit.forecasts.placement.components.drivers import refusing_storage
+from virt_admit.forecasts.placement.components.longhorn import (
+    backing_images,
+    dangling_migrations,
+    longhorn_copies,
+)
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
@@ -35,7 +38,8 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.messages import cut, names
+from virt_admit.model.lookups import find_named
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
@@ -75,9 +79,8 @@ def _held(vm: Object, cluster: Cluster) -> Problem | None:
     rests = clock.since(ready["lastTransitionTime"].text, cluster)
     if ready["status"].text != "False" or rests is None or rests < _PATIENCE:
         return None
-    known = {volume.name: volume for volume in cluster.known(LONGHORN_VOLUME)}
     for claim in launcher_pod.claims(vms.vmi_spec(vm)):
-        volume = known.get(_handle(vms.namespace_of(vm), claim, cluster))
+        volume = find_named(cluster, LONGHORN_VOLUME, _handle(vms.namespace_of(vm), claim, cluster))
         held = (
             dangling_migrations.of(volume, cluster) or backing_images.of_stopped(volume, cluster)
             if volume is not None
@@ -133,7 +136,7 @@ def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
     None: a node that reboots or starts may take them soon.
     """
     said = volume.condition(_SCHEDULED)
-    words = " ".join((said["message"].text or said["reason"].text or "").split())
+    words = said["message"].words or said["reason"].words
     stays = bool(_LASTING.search(words)) and not _PASSING.search(words)
     since = clock.since(said["lastTransitionTime"].text, cluster)
     if not stays and since is not None and since < _PATIENCE:
@@ -145,7 +148,7 @@ def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
     number_of_bytes = int(digits) if re.fullmatch(r"[0-9]{1,18}", digits) else 0
     size = longhorn_room.gib(number_of_bytes) if number_of_bytes else ""
     of = f"claim {claim}{f', {size}' if size else ''}"
-    why = f": {cut(words, _MOST)}" if words else ""
+    why = f": {cut_middle(words, _MOST)}" if words else ""
     reason = f"Longhorn has placed {copies} of volume {volume.name} ({of}) on a disk{age}{why}"
     full = _FULL.search(words)
     room = longhorn_room.words(number_of_bytes, volume.namespace, cluster) if full and size else ""

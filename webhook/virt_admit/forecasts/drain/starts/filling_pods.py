@@ -13,10 +13,13 @@ kubevirt/hyperconverged-cluster-operator:controllers/handlers/cdi.go#NewCDI, iss
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.starts import waiting_disks
+from virt_admit.forecasts.drain.starts.storage import scratch_claims
+from virt_admit.forecasts.drain.starts.storage.fill_remedies import ADDRESS, CERTIFICATE
+from virt_admit.forecasts.drain.starts.storage.partial_images import TOO_LARGE, maker
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model.commands import (
     about,
@@ -28,11 +31,12 @@ from virt_admit.model.commands import (
     shell,
     typed,
 )
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PVC, STORAGE_CLASS, VM
-from virt_admit.model.kubernetes.objects import Field, Object, Path, PathStep
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.running_release import may_be_managed
 from virt_admit.model.lookups import find
@@ -60,6 +64,7 @@ READS: Final[Reads] = {
         "spec.containers.resources",
         "spec.nodeName",
         "spec.volumes.persistentVolumeClaim.claimName",
+        "status.containerStatuses.name",
         "status.containerStatuses.restartCount",
         "status.containerStatuses.lastState.terminated",
         "status.containerStatuses.state.running",
@@ -86,25 +91,18 @@ def of_disk(disk: Object, own: str, cluster: Cluster) -> FillingPods:
     """Return the pods of CDI that fill a data volume with the claim ``own``,
     and the claims that they need.
     """
-    uid, every = _uid(disk.namespace, own, cluster), cluster.cached(_of_cdi)
+    uid, known = _uid(disk.namespace, own, cluster), _of_cdi(cluster)
     targets = (own, f"prime-{uid}") if uid else (own,)
-    filling = [
-        pod
-        for pod in every
-        if pod.namespace == disk.namespace and set(targets) & set(claim_names(pod))
-    ]
+    filling = [pod for name in targets for pod in known.get((disk.namespace, name), ())]
     copy = f"{_COPY}{uid}" if uid else ""
-    filling += [pod for pod in every if copy and copy in claim_names(pod)]
+    filling += known.get(("", copy), ())
     uids = {uid, *(_uid(pod.namespace, copy, cluster) for pod in filling if copy)} - {""}
-    filling += [
-        pod
-        for pod in every
-        if pod.name.removesuffix(_SENDER) in uids and pod.name.endswith(_SENDER)
-    ]
+    filling += [pod for each in sorted(uids) for pod in known.get(("", f"{each}{_SENDER}"), ())]
     needed = (
         name for pod in filling if pod.namespace == disk.namespace for name in claim_names(pod)
     )
-    return FillingPods(tuple(dict.fromkeys((*targets, *needed))), tuple(filling))
+    pods = {pod.full_name: pod for pod in filling}  # one may use several of the claims
+    return FillingPods(tuple(dict.fromkeys((*targets, *needed))), tuple(pods.values()))
 
 
 def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | None:
@@ -117,10 +115,8 @@ def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | No
         for status in pod.at("status", "containerStatuses").items():
             if not _is_killed(status):
                 continue
-            limit, again = (
-                broken_pods.limit_of(pod, status["name"].text or ""),
-                status["restartCount"].integer or 0,
-            )
+            limit = broken_pods.limit_of(pod, status["name"].text or "")
+            again = status["restartCount"].integer or 0
             times = f", and restarted {count(again, 'time')}" if again else ""
             at = f"at its limit of {limit}" if limit else "without a limit of its own"
             why = (
@@ -145,6 +141,10 @@ def unplaced(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | 
         said = placed["message"].text or ""
         if pod.at("spec", "nodeName").text or placed["status"].text != "False" or not said:
             continue
+        if scratch_claims.awaited(pod, cluster):
+            if unmade := scratch_claims.problem(pod, begin, cluster):
+                return unmade
+            continue  # CDI has just begun
         if _UNBOUND not in said:
             why = (
                 f"kube-scheduler finds no node for pod {pod.name}: "
@@ -186,7 +186,7 @@ _LONGEST: Final = 200
 
 def _provisioner(claim: Object, cluster: Cluster) -> str:
     named = claim.at("spec", "storageClassName").text
-    found = find(cluster, STORAGE_CLASS, "", named) if named else None
+    found = find(cluster, STORAGE_CLASS, "", named)
     return (
         f" {found['provisioner'].text}" if found is not None and found["provisioner"].text else ""
     )
@@ -217,10 +217,8 @@ def _raise_limit(pod: Object, limit: str, cluster: Cluster) -> str:
     hco = configuration.known_or_none(configuration.hyperconverged, cluster)
     cdi = next(iter(cluster.known(CDI)), None)
     if hco is not None:
-        path, title = (
-            _OF_V1 if hco.data.get("apiVersion") == "hco.kubevirt.io/v1" else _OF_V1BETA1,
-            "HyperConverged",
-        )
+        path = _OF_V1 if hco.data.get("apiVersion") == "hco.kubevirt.io/v1" else _OF_V1BETA1
+        title = "HyperConverged"
         owner, kind, also = hco, HCO, ", which writes the CDI object"
     elif cdi is not None and not may_be_managed(cdi, cluster):
         path, title, owner, kind, also = _OF_CDI_OBJECT, "CDI", cdi, CDI, ""
@@ -258,9 +256,6 @@ def _twice(limit: str) -> str:
 # --- a disk that is too small for its image -------------------------------------------------------
 
 
-_TOO_LARGE: Final = re.compile(
-    r"image size (\d{1,18}) is larger than the reported available storage (\d{1,18})", re.IGNORECASE
-)
 _MI: Final = 1 << 20
 _GI: Final = 1 << 30
 
@@ -274,7 +269,7 @@ def larger(why: str, vm: Object, disk: Object, cluster: Cluster) -> str:
     Sources: kubevirt/containerized-data-importer: doc/storageprofile.md,
     pkg/image/qemu.go#Validate, pkg/util/util.go#GetUsableSpace.
     """
-    found = _TOO_LARGE.search(why)
+    found = TOO_LARGE.search(why)
     if found is None:
         return ""
     image, usable = int(found[1]), int(found[2])
@@ -297,32 +292,23 @@ def larger(why: str, vm: Object, disk: Object, cluster: Cluster) -> str:
     )
     deleted = kubectl("delete", DATA_VOLUME, disk.name, disk.namespace)
     block = "storage" if adds else "pvc"
-    for index, template in enumerate(vm.at("spec", "dataVolumeTemplates").items()):
-        if template.at("metadata", "name").text == disk.name:
-            path = (
-                "spec",
-                "dataVolumeTemplates",
-                index,
-                "spec",
-                block,
-                "resources",
-                "requests",
-                "storage",
-            )
-            words = (
-                f"let the disk ask for at least {least}{why_so}, and delete the empty DataVolume, "
-                "which KubeVirt makes again, because it is never enlarged"
-            )
-            return typed(words, f"{_enlarge(vm, path, least)} && {deleted}")
+    if (template := vms.disk_template(vm, disk.name)) is not None:
+        words = (
+            f"let the disk ask for at least {least}{why_so}, and delete the empty DataVolume, "
+            "which KubeVirt makes again, because it is never enlarged"
+        )
+        asks = template.at("spec", block, "resources", "requests")
+        return typed(words, f"{_enlarge(vm, asks, least)} && {deleted}")
     words = (
         f"create DataVolume {disk.name} again with at least {least}{why_so}; it is empty, and "
         "never enlarged"
     )
+    if made_by := maker(disk):
+        words = (
+            f"let {made_by} ask for at least {least}{why_so}, and make DataVolume {disk.name} "
+            "again, which is empty and never enlarged"
+        )
     return typed(words, kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml"))
-
-
-CERTIFICATE: Final = "give the source of the disk the CA of that server (certConfigMap)"
-ADDRESS: Final = "correct the address of the source of the disk"
 
 
 def of_source(way: str, vm: Object, disk: Object) -> str:
@@ -339,22 +325,28 @@ def of_source(way: str, vm: Object, disk: Object) -> str:
     if given:
         edit = shell("kubectl", "edit", "configmap", argument(given), "-n", disk.namespace)
         return typed(f"let ConfigMap {given} (certConfigMap) have the CA of that server", edit)
-    templates = vm.at("spec", "dataVolumeTemplates").items()
-    if any(each.at("metadata", "name").text == disk.name for each in templates):
-        again = "and delete that DataVolume, which is not complete and KubeVirt makes again"
+    # no pod of CDI uses the CAs of its node
+    there = f" (the ConfigMap has to be in {disk.namespace})" if way == CERTIFICATE else ""
+    if vms.disk_template(vm, disk.name) is not None:
+        again = f"and delete that DataVolume, which is not complete and KubeVirt makes again{there}"
         edit = kubectl("edit", VM, vm.name, vm.namespace)
-        return typed(f"{way}, in the dataVolumeTemplates of the VM, {again}", edit)
+        gone = f"then {kubectl('delete', DATA_VOLUME, disk.name, disk.namespace)}"
+        return typed(f"{way}, in the dataVolumeTemplates of the VM, {again}", edit, gone)
     shown = kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml")
-    return typed(f"{way}, in a new DataVolume {disk.name}, as its spec cannot be changed", shown)
+    if made_by := maker(disk):
+        words = f"{way} in {made_by}, which is to make DataVolume {disk.name} again{there}"
+        return typed(words, shown)
+    words = f"{way}, in a new DataVolume {disk.name}, as its spec cannot be changed{there}"
+    return typed(words, shown)
 
 
-def _enlarge(vm: Object, path: Sequence[PathStep], least: str) -> str:
+def _enlarge(vm: Object, asks: Field, least: str) -> str:
     """Return the command that sets the size of a template.
 
     JSON Patch needs the map, which a copy may not have.
     """
-    if vm.at(*path[:-1]).is_map:
-        return json_patch(VM, vm.name, vm.namespace, [Patch("add", Path(*path), least)])
+    if asks.is_map:
+        return json_patch(VM, vm.name, vm.namespace, [Patch("add", asks.path / "storage", least)])
     return kubectl("edit", VM, vm.name, vm.namespace)
 
 
@@ -373,8 +365,25 @@ def restarts(pod: Object) -> str:
     return f" (restarted {count(again, 'time')})" if again else ""
 
 
-def _of_cdi(cluster: Cluster) -> tuple[Object, ...]:
-    return tuple(pod for pod in cluster.known(POD) if pod.labels.get("app") == _APP)
+@cached
+def _of_cdi(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
+    """Return the pods of CDI by the namespace and name of each claim, those of a copy also by its
+    claim alone, and those that send one by their own name.
+    """
+    found: dict[tuple[str, str], list[Object]] = {}
+    for pod in cluster.known(POD):
+        if pod.labels.get("app") != _APP:
+            continue
+        names = set(claim_names(pod))
+        keys = {(pod.namespace, name) for name in names}
+        keys |= {("", name) for name in (*names, pod.name) if _is_of_copy(name)}
+        for key in keys:
+            found.setdefault(key, []).append(pod)
+    return found
+
+
+def _is_of_copy(name: str) -> bool:
+    return name.startswith(_COPY) or name.endswith(_SENDER)
 
 
 def _uid(namespace: str, claim: str, cluster: Cluster) -> str:

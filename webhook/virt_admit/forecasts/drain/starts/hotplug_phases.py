@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.starts import unattached_volumes
 from virt_admit.forecasts.drain.starts.storage import ended_launchers
-from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states import dying_pods, vm_states_motion, vm_states_times
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
@@ -30,7 +30,7 @@ from virt_admit.model.kubevirt.launcher import hotplugs, pod_refusals
 from virt_admit.model.kubevirt.launcher.hotplugs import LEAVING, MOUNTED
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = {PVC: ("metadata.creationTimestamp",)}
@@ -119,7 +119,7 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     pod = _pod(vmi, status, cluster)
     if pod is None:
         return _lost_pod(vmi, status, claim, cluster)
-    created = clock.instant(pod.metadata["creationTimestamp"].text)
+    created = clock.instant(pod.created)
     if not vm_states_times.is_older(created, _LATE, cluster) or not _runs(pod):
         return None
     since = f"its pod {pod.name} has run for {vm_states_times.age(created, cluster)}"
@@ -188,7 +188,7 @@ def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cl
 def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Problem | None:
     """Return why a volume waits for its claim, or for the pod that attaches it."""
     namespace = vms.namespace_of(vmi)
-    said = " ".join((status["message"].text or "").split())
+    said = status["message"].words
     try:
         found = cluster.get(PVC, namespace, claim)
     except Unseen:
@@ -208,12 +208,10 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
         return _of(
             f"the guest lacks it: its claim {claim} is {state}", "see what it waits for", described
         )
-    waits = f" ({cut(said, _LONGEST)})" if said else ""
+    waits = f" ({cut_middle(said, _LONGEST)})" if said else ""
     refused = vmi.condition("Synchronized")
     why = (
-        cut(" ".join((refused["message"].text or "").split()), _LONGEST)
-        if refused["status"].text == "False"
-        else ""
+        cut_middle(refused["message"].words, _LONGEST) if refused["status"].text == "False" else ""
     )
     if not why:
         return None  # virt-controller makes its pod in the next moment
@@ -246,15 +244,12 @@ def _unplugged(vmi: Object, status: Field, cluster: Cluster) -> Problem | None:
             return None
         on = pod.at("spec", "nodeName").text or "its node"
         late = vm_states_times.age(ends, cluster)
+        dying = dying_pods.of_pod(pod, cluster)
         reason = (
             f"it is unplugged, but its pod {pod.name} on {on} should have ended {late} ago, so the "
-            "claim stays attached"
+            f"claim stays attached{f' ({dying.why})' if dying.said else ''}"
         )
-        return _of(
-            reason,
-            f"repair the kubelet or the storage of {on}",
-            kubectl("describe", POD, pod.name, pod.namespace),
-        )
+        return _of(reason, dying_pods.with_command(dying, pod))
     return None  # in the phase Ready the guest may be about to give it up: nothing says since when
 
 
@@ -275,9 +270,7 @@ def _pod(vmi: Object, status: Field, cluster: Cluster) -> Object | None:
 
 
 def _is_old(obj: Object, cluster: Cluster) -> bool:
-    return vm_states_times.is_older(
-        clock.instant(obj.metadata["creationTimestamp"].text), _LATE, cluster
-    )
+    return vm_states_times.is_older(clock.instant(obj.created), _LATE, cluster)
 
 
 def _runs(pod: Object) -> bool:

@@ -15,10 +15,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 
-READS: Final[Reads] = {
-    LONGHORN_NODE: ("spec", "status.diskStatus"),
-    LONGHORN_SETTING: ("value",),
-}
+READS: Final[Reads] = {LONGHORN_NODE: ("spec", "status.diskStatus"), LONGHORN_SETTING: ("value",)}
 _SHARE: Final = "storage-over-provisioning-percentage"
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_motion
-from virt_admit.forecasts.placement import pod_starts
+from virt_admit.model.evidence import container_states
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -56,7 +56,7 @@ def _killed(pod: Object) -> tuple[str, int] | None:
     """Return the container that was ended for its memory, with its exit code."""
     killed = (
         (name, ended)
-        for name, ended in pod_starts.terminations(pod)
+        for name, ended in container_states.terminations(pod)
         if ended["reason"].text == _KILLED
     )
     return next(((name, ended["exitCode"].integer or 137) for name, ended in killed), None)

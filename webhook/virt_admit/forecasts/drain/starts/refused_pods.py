@@ -3,7 +3,9 @@
 Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#sync (FailedCreate);
 kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/errors.go (failed
 calling webhook), :staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go
-(exceeded quota).
+(exceeded quota); harvester/harvester:pkg/controller/master/virtualmachine/vm_controller.go
+#SetHaltIfInsufficientResourceQuota #cleanUpInsufficientResourceAnnotation (the annotation goes
+when the VM runs), vmi_controller.go#StopVMIfExceededQuota (1.2, 1.3).
 """
 
 from __future__ import annotations
@@ -17,24 +19,32 @@ from virt_admit.forecasts.drain.control.webhook_reach import STARTS, Webhook
 from virt_admit.forecasts.drain.starts import exceeded_quotas
 from virt_admit.forecasts.drain.starts.devices import unpermitted_devices
 from virt_admit.forecasts.drain.states import stuck_starts
-from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.forecasts.placement import quotas
+from virt_admit.model.commands import about, and_then, argument, kubectl, shell, typed, virtctl
 from virt_admit.model.evidence import forbidden_pods
-from virt_admit.model.kubernetes import kinds, webhook_requests
+from virt_admit.model.evidence.writes import missing_services, service_callers
+from virt_admit.model.kubernetes import clock, kinds, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     MUTATING_CONFIGURATION,
-    SERVICE,
+    RESOURCE_QUOTA,
     VALIDATING_CONFIGURATION,
+    VM,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
-from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.instances import down_vms, vms
 from virt_admit.model.kubevirt.launcher import pod_refusals
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
-READS: Final[Reads] = union(webhook_reach.READS, unpermitted_devices.READS)
+READS: Final[Reads] = union(
+    webhook_reach.READS,
+    unpermitted_devices.READS,
+    exceeded_quotas.READS,
+    {VM: (f"metadata.annotations.{down_vms.HALTED}", "spec.runStrategy", *CONDITIONS)},
+)
 
 _CALLED: Final = re.compile(r'failed calling webhook \\?"([\w.-]{1,253})\\?"')
 
@@ -56,7 +66,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     if unpermitted := unpermitted_devices.problem(said, cluster):
         return unpermitted
     begin = "virt-controller cannot create its pod: "
-    if exceeded := exceeded_quotas.of(said, vms.namespace_of(vmi)):
+    if exceeded := exceeded_quotas.of(said, vms.namespace_of(vmi), cluster=cluster):
         return Problem(f"{begin}{exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
     if denied := _DENIED.search(said):
         return _denied(vmi, denied[1], denied[2], cluster)
@@ -70,6 +80,55 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     adds = _adders(vmi, why, cluster) if forbidden is not None else ""
     reason, brief = (f"{begin}{cut_middle(why, most)}{adds}" for most in (_LONGEST, _BRIEF))
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
+
+
+def halted(vm: Object, cluster: Cluster) -> Problem | None:
+    """Return that Harvester has stopped a VM that was to start, as a quota had no room for its pod;
+    None: it has not.
+
+    Its message names the quota where the API server refused the pod, and only a resource where
+    Harvester has counted itself.
+    """
+    said, namespace = down_vms.halted_by_quota(vm), vms.namespace_of(vm)
+    if not said:
+        return None
+    ready = vm.condition("Ready")
+    since = ready["lastTransitionTime"].text if ready["status"].text == "False" else None
+    begin = f"it is off{clock.lasting(since, cluster)}, as Harvester halted it at its last start"
+    start = virtctl("start", vm.name, namespace)
+    exceeded = exceeded_quotas.of(said, namespace, cluster=cluster)
+    if exceeded is None:
+        brief = reason = f"{begin}: {cut_middle(said, _LONGEST)}"
+        remedy, has_room = _by_own_count(namespace, cluster)
+    else:
+        brief, has_room = f"{begin}: {exceeded.refusal}", exceeded.fits
+        reason, remedy = f"{brief}{exceeded.alone}", exceeded.remedy
+    if not has_room:
+        remedy = and_then(remedy, "start it", start)
+        return Problem(reason, remedy, ProblemCause.QUOTA, brief=brief)
+    if exceeded is not None:
+        now, further = "has room for it now", ""
+    else:
+        now, further = "may have room for it now", f"if Harvester halts it again, {remedy}"
+    again = typed("start it if it is still to run", start, further)
+    return Problem(f"{brief}. The quota {now}", again, ProblemCause.QUOTA)
+
+
+def _by_own_count(namespace: str, cluster: Cluster) -> tuple[str, bool]:
+    """Return what gives a VM room that Harvester has halted by its own count, and whether the quota
+    may have it by now.
+    """
+    own = [
+        quota
+        for quota in cluster.known(RESOURCE_QUOTA, namespace)
+        if quota.label(quotas.OF_RANCHER).text == "true"
+    ]
+    words = next((quotas.raising(each.name, namespace, each)[0] for each in own), _RAISE)
+    remedy = f"{words}, stop another VM there, or make this one smaller"
+    return remedy, bool(own) and all(map(exceeded_quotas.has_room, own))
+
+
+_RAISE: Final = "raise the quota of its namespace"
 
 
 def _adders(vmi: Object, why: str, cluster: Cluster) -> str:
@@ -105,8 +164,8 @@ def _denied(vmi: Object, webhook: str, words: str, cluster: Cluster) -> Problem:
 
     Its name and its configuration are never cut.
     """
-    found = _configuration(webhook, cluster)
-    of = f" ({found.kind} {found.name})" if found is not None else ""
+    found = service_callers.configurations(webhook, cluster)
+    of = f" ({service_callers.titles(found)})" if found else ""
     begin = f"virt-controller cannot create its pod: webhook {webhook}{of} denied it"
     reason, brief = (
         f"{begin}: {cut_middle(words, most)}" if words else begin for most in (_LONGEST, _BRIEF)
@@ -133,8 +192,8 @@ def _denied(vmi: Object, webhook: str, words: str, cluster: Cluster) -> Problem:
         told = f"IP {ip.name} is of {holder}"
     else:
         off = (
-            kubectl("edit", kinds.of(found) or VALIDATING_CONFIGURATION, found.name)
-            if found is not None
+            kubectl("edit", kinds.of(found[0]) or VALIDATING_CONFIGURATION, found[0].name)
+            if len(found) == 1
             else ""
         )
         keep = (
@@ -144,23 +203,6 @@ def _denied(vmi: Object, webhook: str, words: str, cluster: Cluster) -> Problem:
         remedy = typed(f"{keep} {namespace} by its namespaceSelector", off)
         told = f"IP {ip.name} is of this VM itself (podName {vmi.name}), so there is no conflict"
     return Problem(f"{reason}. {told}", remedy, ProblemCause.NOT_REPORTED, brief=f"{begin}: {told}")
-
-
-def _configuration(webhook: str, cluster: Cluster) -> Object | None:
-    """Return the configuration of a webhook by the name of the webhook; None: it is not known."""
-    every = (
-        each
-        for kind in (VALIDATING_CONFIGURATION, MUTATING_CONFIGURATION)
-        for each in cluster.known(kind)
-    )
-    return next(
-        (
-            each
-            for each in every
-            if any(own["name"].text == webhook for own in each["webhooks"].items())
-        ),
-        None,
-    )
 
 
 def _conflicting_ip(words: str, cluster: Cluster) -> Object | None:
@@ -205,11 +247,8 @@ def _unanswered(vmi: Object, named: str, cluster: Cluster) -> Problem | None:
     )
     reason = f"virt-controller cannot create its pod: {failing}{because}"
     if deadlock is None:
-        namespace, name = called.service
-        remedy = typed(
-            f"repair the pods of Service {namespace}/{name}",
-            kubectl("describe", SERVICE, name, namespace),
-        )
+        silence = webhook_reach.silence(called, cluster)
+        remedy = missing_services.of_silent(called.service, silence, cluster)
         return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
     webhook, refusing = deadlock
     reason = (

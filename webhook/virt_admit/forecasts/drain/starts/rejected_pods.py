@@ -26,16 +26,16 @@ from virt_admit.forecasts.placement.refusals.kubelet_rejections import (
     reason_of,
     way,
 )
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import and_then, kubectl, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM, VMI
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import FINAL_PHASES, Object
 from virt_admit.model.kubevirt.instances import down_vms, lifecycle, migrations, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.launcher.launcher_settings import EVEN_PARITY
 from virt_admit.model.kubevirt.settings.versions import Gate
-from virt_admit.model.messages import capital, cut, names
+from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 _LAUNCHER: Final = "virt-launcher-"
@@ -68,7 +68,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Rejections | None
     }
     return Rejections(
         known[0]["reason"].text or "?",
-        " ".join((known[0]["message"].text or "").split()),
+        known[0]["message"].words,
         sum(each["count"].integer or 1 for each in known),
         ago,
         frozenset(nodes - {""}),
@@ -95,12 +95,11 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
         if again is None
         else f"{strategy} does not start it again"
     )
-    reason = f"{begin}: {cut(found.message, _LONGEST)}. {then}"
+    reason = f"{begin}: {cut_middle(found.message, _LONGEST)}. {then}"
     described = kubectl("describe", VM, vm.name, vms.namespace_of(vm))
     if again is not None:
-        words, command = again
         return Problem(
-            reason, typed(f"{way(found)}; then {words}", command), ProblemCause.NOT_REPORTED
+            reason, and_then(typed(way(found), described), *again), ProblemCause.NOT_REPORTED
         )
     return Problem(reason, typed(way(found), described), ProblemCause.NOT_REPORTED)
 
@@ -135,10 +134,8 @@ def of_running(vmi: Object, cluster: Cluster) -> Problem | None:
     """
     if vmi.at("status", "phase").text != "Failed" or not _ran(vmi):
         return None
-    node, ended = (
-        vmi.at("status", "nodeName").text or "",
-        clock.instant(migrations.entered(vmi, "Failed")),
-    )
+    node = vmi.at("status", "nodeName").text or ""
+    ended = clock.instant(migrations.entered(vmi, "Failed"))
     own = vm_states_motion.own_pods(vmi, cluster)
     here = (each for each in own if each.at("spec", "nodeName").text == node)
     why = next((reason_of(each) for each in here if is_rejection(reason_of(each))), "")
@@ -210,7 +207,7 @@ def _ran(vmi: Object) -> bool:
     return migrations.entered(vmi, "Running") is not None
 
 
-_NOT_RUNNING: Final = (None, "Pending", "Scheduling", *migrations.FINAL_PHASES)
+_NOT_RUNNING: Final = (None, "Pending", "Scheduling", *FINAL_PHASES)
 
 
 def _of_cores(vm: Object, begin: str, asked: int, threads: int) -> Problem:

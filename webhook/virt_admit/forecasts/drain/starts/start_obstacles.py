@@ -24,7 +24,7 @@ from virt_admit.forecasts.drain.starts.storage import awaited_claims, provisione
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states, vm_states_times
 from virt_admit.forecasts.placement import candidates, start_candidates
 from virt_admit.forecasts.placement.components import missing_networks
-from virt_admit.model.commands import typed
+from virt_admit.model.commands import and_then, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD, VMI
@@ -44,6 +44,7 @@ READS: Final[Reads] = union(
     failed_creations.READS,
     evicted_launchers.READS,
     hotplug_phases.READS,
+    crashed_launchers.READS,
     {POD: ("status.podIP",), VMI: ("spec.domain", "status")},
 )
 
@@ -52,13 +53,15 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     """Return what keeps a VM that does not run from starting; None: nothing is known."""
     if vmi is None:
         return (
-            stuck_starts.of_vm(vm, None, cluster)
+            refused_pods.halted(vm, cluster)
+            or stuck_starts.of_vm(vm, None, cluster)
             or rejected_pods.problem(vm, None, cluster)
             or _ended_again(vm, cluster)
             or _without_vmi(vm, cluster)
+            or (crashed_launchers.of_loop(vm, cluster) if down_vms.should_run(vm) else None)
         )
     phase = vmi.at("status", "phase").text
-    if phase in migrations.FINAL_PHASES or phase not in vm_states.STARTING_PHASES:
+    if phase not in vm_states.STARTING_PHASES:
         return (
             stuck_starts.of_vm(vm, vmi, cluster)
             or rejected_pods.problem(vm, vmi, cluster)
@@ -94,6 +97,7 @@ def _unfilled(vmi: Object, cluster: Cluster) -> Problem | None:
         return (_unplaced(vmi, cluster) if awaited.awaits_node else None) or awaited.of_vm
     return (
         provisioners.of_vm(vmi, cluster)
+        or _stateless(vmi, cluster)
         or _unplaced(vmi, cluster)
         or unfinished_disks.problem(vmi, cluster)
         or hotplug_phases.of_start(vmi, cluster)
@@ -124,18 +128,14 @@ def stays_off(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
     ):
         return None
     words, command = again
-    rejected, entered = (
-        rejected_pods.of_running(vmi, cluster),
-        clock.instant(migrations.entered(vmi, "Failed")),
-    )
+    rejected = rejected_pods.of_running(vmi, cluster)
+    entered = clock.instant(migrations.entered(vmi, "Failed"))
     if rejected is not None:
         reason = (
             f"it is not running: {rejected.reason}. Its VMI is Failed, and {strategy} does not "
             "start it again"
         )
-        return rejected._replace(
-            reason=reason, remedy=typed(f"{words}; {rejected.remedy}", command)
-        )
+        return rejected._replace(reason=reason, remedy=typed(words, command, rejected.remedy))
     if (killed := _killed(vm, vmi, cluster)) is None:
         crashed = crashed_launchers.problem(vm, vmi, cluster)
         if crashed is not None:
@@ -152,8 +152,8 @@ def stays_off(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
         else f"{_why(vmi)}, and {strategy}"
     )
     reason = f"it is not running: its VMI {failing}{stays} does not start it again"
-    begin = f"{killed.remedy}. Then {words}" if killed is not None else words
-    return Problem(reason, typed(begin, command), ProblemCause.NOT_REPORTED)
+    remedy = and_then(killed.remedy, words, command) if killed else typed(words, command)
+    return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
 
 
 def _with_reason(crashed: Problem, then: str) -> Problem:
@@ -234,27 +234,41 @@ def _without_network(vmi: Object, cluster: Cluster) -> Problem | None:
     )
 
 
+def _stateless(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the pod of a VMI waits for the claim of its vTPM or EFI state; None: it does not,
+    or nothing says so.
+    """
+    pod = _pod_without_node(vmi, cluster)
+    return provisioners.of_state(pod, cluster) if pod is not None else None
+
+
 def _unplaced(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return what keeps the pod of a VMI off all nodes; None: it has a node, or nothing says so."""
-    pod = stuck_starts.starting_pod(vmi, cluster)
-    if pod is None or pod.at("spec", "nodeName").text:
+    pod = _pod_without_node(vmi, cluster)
+    if pod is None:
         return None
     try:
-        return unplaced.problem(vmi, candidates.target(vmi, cluster, moves=False), cluster)
+        target = candidates.target(vmi, cluster, moves=False)
+        return unplaced.problem(vmi, target, cluster, pod)
     except Unseen:
         return None
 
 
+def _pod_without_node(vmi: Object, cluster: Cluster) -> Object | None:
+    pod = stuck_starts.starting_pod(vmi, cluster)
+    return pod if pod is not None and not pod.at("spec", "nodeName").text else None
+
+
 def of_stopped(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return which network or device a VM that is stopped would lack on every node; None: none,
-    or that is not known.
+    """Return which network or device a VM that is stopped would lack on every node, or that each
+    VM crashes; None: neither, or that is not known.
     """
-    if network := missing_networks.of_start(vm, cluster):
-        return network
+    if found := missing_networks.of_start(vm, cluster) or crashed_launchers.of_stopped(vm, cluster):
+        return found
     try:
         target = start_candidates.start_target(vm, cluster)
         return absent_resources.problem(vm, target, cluster) or missing_devices.problem(
-            target, cluster
+            vm, target, cluster
         )
     except Unseen:
         return None

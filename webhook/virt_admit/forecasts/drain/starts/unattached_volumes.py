@@ -17,21 +17,22 @@ from typing import Final
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.starts import closed_nodes
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
-from virt_admit.forecasts.placement import candidates, pod_starts, quotas
+from virt_admit.forecasts.placement import candidates, quotas
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA, VM, VMI
+from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, shorten
+from virt_admit.model.messages import cut_middle, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
-from virt_admit.model.scheduler.pod_terms import HOSTNAME
 from virt_admit.model.scheduler.pods import claim_names
 
 _LATE: Final = timedelta(minutes=5)
@@ -42,25 +43,62 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
     """Return why a hotplugged volume of a VMI that runs is not attached; None: it is,
     or nothing says so yet.
     """
-    pod = _waiting(vmi, claim, cluster)
-    created = clock.instant(pod.metadata["creationTimestamp"].text) if pod is not None else None
-    if pod is None and (refused := _refused(vmi, volume, cluster)) is not None:
-        return refused
-    if pod is None or not vm_states_times.is_older(created, _LATE, cluster):
+    if _is_ready(vmi, volume):
         return None
-    node = vmi.at("status", "nodeName").text or ""
-    waits = (
-        f"it is not attached: pod {pod.name} has been Pending for "
-        f"{vm_states_times.age(created, cluster)}"
-    )
-    if found := _out_of_reach(vmi, volume, claim, node, cluster):
+    pod = _waiting(vmi, claim, cluster)
+    if pod is None:
+        return _refused(vmi, volume, cluster)
+    pending = _pending(pod, cluster)
+    if not pending:
+        return None
+    waits = f"it is not attached: pod {pod.name} {pending}"
+    if found := _out_of_reach(vmi, volume, claim, cluster):
         return found._replace(reason=f"{waits}, because {found.reason}")
+    return _of_pod(vmi, pod, waits, unplug(vmi, volume, cluster), cluster)
+
+
+def _is_ready(vmi: Object, volume: str) -> bool:
+    """Return whether the guest has a hotplugged volume, whatever its pod does: virt-handler sets
+    this phase once the domain names its target.
+    """
+    return any(
+        each["name"].text == volume and each["phase"].text == "Ready" and each["target"].text
+        for each in vmi.at("status", "volumeStatus").items()
+    )
+
+
+def _kept(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
+    """Return why the pod of a volume that the guest has does not start again, as after an eviction;
+    None: it runs, or it may soon.
+    """
+    pod = _waiting(vmi, claim, cluster) if _is_ready(vmi, volume) else None
+    pending = _pending(pod, cluster) if pod is not None else ""
+    if pod is None or not pending:
+        return None
+    kept = f"it is in the guest (phase Ready), but pod {pod.name}, which holds it on the node"
+    return _of_pod(vmi, pod, f"{kept}, {pending}", "", cluster)
+
+
+def _pending(pod: Object, cluster: Cluster) -> str:
+    """Return that a pod waits, and for how long; empty: it has just been made."""
+    created = clock.instant(pod.created)
+    if not vm_states_times.is_older(created, _LATE, cluster):
+        return ""
+    return f"has been Pending for {vm_states_times.age(created, cluster)}"
+
+
+def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster) -> Problem | None:
+    """Return why a pod that attaches a volume waits.
+
+    ``unplugs``: the command that unplugs the volume; empty: the guest has it.
+    """
+    node = vmi.at("status", "nodeName").text or ""
     said = (
         _PREEMPTION.sub("", pod.condition("PodScheduled")["message"].text or "")
         if not _is_placed(pod)
         else ""
     )
-    if said and (shut := closed_nodes.closed(vmi, pod, said, cluster)):
+    if said and (shut := closed_nodes.closed(vmi, pod, said, unplugs, cluster)):
         return Problem(f"{waits}, because {shut.reason}", shut.remedy, ProblemCause.NOT_REPORTED)
     if said:
         see = kubectl("describe", POD, pod.name, pod.namespace)
@@ -70,12 +108,10 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
             way,
             ProblemCause.NOT_REPORTED,
         )
-    why = pod_starts.failure(pod, cluster)
-    return (
-        Problem(f"{waits}: {why}", pod_starts.remedy(pod, cluster), ProblemCause.NOT_REPORTED)
-        if why
-        else None
-    )
+    fault = pod_starts.fault(pod, cluster)
+    if fault is None:
+        return None
+    return Problem(f"{waits}: {fault.words}", fault.remedy, ProblemCause.NOT_REPORTED)
 
 
 _PREEMPTION: Final = re.compile(r"\.? preemption: .*\Z", re.DOTALL)
@@ -87,12 +123,14 @@ def _is_placed(pod: Object) -> bool:
 
 
 def hotplugged(vmi: Object, cluster: Cluster) -> Iterator[tuple[int, str, Problem]]:
-    """Yield the index and the name of each hotplugged volume of a VMI that is not attached,
-    with the reason.
+    """Yield the index and the name of each hotplugged volume of a VMI that is not attached, or
+    whose pod is gone while the guest has it, with the reason.
     """
     for index, volume in enumerate(vmi.at("spec", "volumes").items()):
         claim, name = next(launcher_pod.claims_of(volume), None), volume["name"].text or ""
-        found = problem(vmi, name, claim, cluster) if claim is not None else None
+        if claim is None:
+            continue
+        found = problem(vmi, name, claim, cluster) or _kept(vmi, name, claim, cluster)
         if found is not None:
             yield index, name, found
 
@@ -102,7 +140,7 @@ def _refused(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
     so, or not for long.
     """
     said = vmi.condition("Synchronized")
-    words = " ".join((said["message"].text or "").split())
+    words = said["message"].words
     age = clock.since(said["lastTransitionTime"].text, cluster)
     if said["status"].text != "False" or _CREATES not in words or age is None or age < _LATE:
         return None
@@ -116,7 +154,7 @@ def _refused(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
         or own.at("hotplugVolume", "attachPodName").text
     ):
         return None
-    why = cut(_REFUSED.sub("", words), _LONGEST)
+    why = cut_middle(_REFUSED.sub("", words), _LONGEST)
     by, remedy = _cause(vmi, words, cluster)
     reason = (
         f"it is not attached for {clock.duration(age)}: {by or 'the API server'} refuses the pod "
@@ -179,10 +217,9 @@ def _waiting(vmi: Object, claim: str, cluster: Cluster) -> Object | None:
     return pending[-1] if len(pending) == len(attaching) and pending else None
 
 
-def _out_of_reach(
-    vmi: Object, volume: str, claim: str, node: str, cluster: Cluster
-) -> Problem | None:
+def _out_of_reach(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
     """Return that the node of a VMI does not reach a claim; None: it does, or that is not known."""
+    node = vmi.at("status", "nodeName").text or ""
     here = candidates.scheduler(cluster).state.nodes.get(node)
     try:
         found = volumes.claim(cluster, vms.namespace_of(vmi), claim)

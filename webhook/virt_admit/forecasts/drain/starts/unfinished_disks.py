@@ -9,33 +9,37 @@ pkg/controller/populators (claims ``prime-UID``).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.starts import exceeded_quotas, filling_pods, waiting_disks
 from virt_admit.forecasts.drain.starts.exceeded_quotas import ExceededQuota
 from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
-from virt_admit.forecasts.drain.starts.storage import absent_workers, provisioners
-from virt_admit.forecasts.placement import pod_starts
-from virt_admit.model.commands import about, kubectl, logs_of, merge_patch
+from virt_admit.forecasts.drain.starts.storage import (
+    absent_workers,
+    fill_remedies,
+    partial_images,
+    provisioners,
+    scratch_claims,
+)
+from virt_admit.forecasts.placement.starts import pod_starts
+from virt_admit.model.commands import about, kubectl, logs_of
+from virt_admit.model.evidence import container_states
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import (
-    CDI,
     DATA_VOLUME,
     POD,
     PV,
     PVC,
     RESOURCE_QUOTA,
     STORAGE_CLASS,
+    VM,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import storage, vms
-from virt_admit.model.kubevirt.settings import written_settings
-from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
@@ -49,11 +53,13 @@ READS: Final[Reads] = union(
     filling_pods.READS,
     waiting_disks.READS,
     absent_workers.READS,
+    partial_images.READS,
     provisioners.READS,
+    scratch_claims.READS,
     {
         DATA_VOLUME: (
             *("metadata.creationTimestamp", "spec.contentType", "spec.source"),
-            *("status.phase", "status.progress", *_CONDITIONS),
+            *("status.phase", "status.progress", "status.restartCount", *_CONDITIONS),
         ),
         PVC: ("metadata.annotations.volume.kubernetes.io/selected-node",),
         PV: ("spec.capacity.storage", "spec.storageClassName", "status.phase"),
@@ -80,48 +86,6 @@ _WARNINGS: Final = (
 )
 """Reasons of the warnings about a data volume or its claim that CDI cannot fill."""
 _LONGEST: Final = 200
-_STATIC: Final = "kubernetes.io/no-provisioner"
-_SCRATCH: Final = "-scratch"
-"""How the name of the claim ends that CDI unpacks an image in."""
-_SAID: Final = (
-    (r"^ErrResourceExists", "give the disk another name, or use the claim that exists"),
-    (
-        r"^(?:ErrClaimNotValid|ErrIncompatiblePVC|CloneValidationFailed)",
-        "correct what the disk asks for (storage)",
-    ),
-    (r"^(?:NotFound|CloneWithoutSource)\b", "correct the source of the disk"),
-    (
-        r"storageclass\S* \S+ not found",
-        "create that StorageClass, or let the disk name another one (storageClassName)",
-    ),
-    (r"forbidden: User ", "let the operator of CDI restore what this account may do"),
-    (r"violates PodSecurity", "label its namespace pod-security.kubernetes.io/enforce=privileged"),
-    (r"is forbidden: ", "correct what the API server refuses"),
-)
-"""What ends a failure, by the reasons of events and the words of Kubernetes;
-the first that fits.
-"""
-_OF_SOURCE: Final = (
-    (
-        r"certificate has expired",
-        "renew the certificate of that server, or correct the time of the node",
-    ),
-    (r"x509|certificate", filling_pods.CERTIFICATE),
-    (
-        r"no space left|larger than|smaller than|is too small|insufficient space",
-        "let the disk ask for more storage",
-    ),
-    (
-        r"unauthorized|forbidden|\b40[13]\b",
-        "correct the Secret with the credentials of the source (secretRef)",
-    ),
-    (r"not found|\b404\b|manifest unknown", filling_pods.ADDRESS),
-    (
-        r"no such host|connection refused|no route to host|timeout|timed out|unreachable",
-        "let the pods of CDI reach that server, or correct the address of the source of the disk",
-    ),
-)
-"""The same by the words of CDI's pods about the source (pkg/importer), which events do not use."""
 
 
 def problem(vm: Object, cluster: Cluster) -> Problem | None:
@@ -130,7 +94,7 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
         name = volume.at("dataVolume", "name").text
         try:
             found = cluster.get(DATA_VOLUME, vms.namespace_of(vm), name) if name else None
-            stuck = _of_disk(vm, found, cluster) if found is not None else None
+            stuck = of_disk(vm, found, cluster) if found is not None else None
         except Unseen:
             continue
         if stuck is not None:
@@ -138,14 +102,16 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
     return None
 
 
-def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
+def of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
     """Return why a data volume is not complete.
+
+    ``vm``: the one that uses it; the disk itself if none does.
 
     Raises:
         Unseen: what decides that could not be read.
     """
     phase = disk.at("status", "phase").text
-    age = clock.since(disk.metadata["creationTimestamp"].text, cluster)
+    age = clock.age(disk, cluster)
     if phase == "Succeeded" or age is None or age < _PATIENCE:
         return None
     begin = f"its disk {disk.name} is not filled{f' ({phase})' if phase else ''}"
@@ -173,17 +139,61 @@ def _of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
         if without := waiting_disks.without_modes(warned, begin, cluster):
             return without
         return waiting_disks.stuck(
-            f"{begin}: {warned}", _way(warned), about("describe", disk, DATA_VOLUME)
+            f"{begin}: {warned}",
+            fill_remedies.of_words(warned),
+            about("describe", disk, DATA_VOLUME),
         )
-    failed = disk.condition("Running")
-    if phase == "Failed" or failed["reason"].text == "Error":
-        why = cut_middle(
-            " ".join((failed["message"].text or "no reason is given").split()), _LONGEST
-        )
-        return waiting_disks.stuck(
-            f"{begin}: {why}", _way(why, of_pod=True), about("describe", disk, DATA_VOLUME)
-        )
+    if told := _told(disk, work, begin, cluster):
+        return told
     return _idle(disk, begin, age, cluster) if phase in _NOT_BEGUN else None
+
+
+def failing(disk: Object, cluster: Cluster) -> Problem | None:
+    """Return why the pod that fills a data volume fails again and again, or never starts, as CDI
+    does not make its scratch claim; None: it does not now.
+    """
+    again, phase = disk.at("status", "restartCount").integer or 0, disk.at("status", "phase").text
+    works = disk.is_true("Running") or disk.condition("Running")["reason"].text == "Completed"
+    if phase == "Succeeded" or works:
+        return None
+    work = filling_pods.of_disk(disk, disk.at("status", "claimName").text or disk.name, cluster)
+    begin = f"its disk {disk.name} is not filled ({phase})"
+    if again < _OFTEN:
+        without = (scratch_claims.problem(pod, begin, cluster) for pod in work.pods)
+        return next(filter(None, without), None)
+    vm = find(cluster, VM, disk.namespace, disk.owned_by(VM.kind))
+    return _of_pods(vm or disk, disk, work, begin, cluster) or _told(disk, work, begin, cluster)
+
+
+_OFTEN: Final = 5
+"""Restarts of a pod, which take some five minutes."""
+
+
+def _told(disk: Object, work: FillingPods, begin: str, cluster: Cluster) -> Problem | None:
+    """Return why the status of a data volume says that its pod fails; None: it does not."""
+    failed = disk.condition("Running")
+    if disk.at("status", "phase").text != "Failed" and failed["reason"].text != "Error":
+        return None
+    why = cut_middle(failed["message"].words or "no reason is given", _LONGEST)
+    return _partial(begin, "", why, disk, work, cluster) or waiting_disks.stuck(
+        f"{begin}: {why}",
+        fill_remedies.of_words(why, of_pod=True),
+        about("describe", disk, DATA_VOLUME),
+    )
+
+
+def _partial(
+    begin: str, who: str, why: str, disk: Object, work: FillingPods, cluster: Cluster
+) -> Problem | None:
+    """Return that the rest of an attempt keeps an image from its claim; None: it does not.
+
+    ``who``: what says ``why``, with a colon; empty: the disk itself.
+    """
+    part = partial_images.of_failure(why, disk, work.claims[:2], cluster)
+    if part is None:
+        return None
+    reason, brief = f"{begin}: {who}{part.reason}", f"{who}{part.brief}"
+    return Problem(reason, part.remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 
 def _of_claim(disk: Object, claim: str, pending: Problem, begin: str) -> Problem:
@@ -209,8 +219,10 @@ def _of_pods(
             return problem
     for pod in work.pods:
         if why := _failure(pod, cluster):
-            reason = f"{begin}: pod {pod.name} fails{filling_pods.restarts(pod)}: {why}"
-            way = _way(why, of_pod=True)
+            who = f"pod {pod.name} fails{filling_pods.restarts(pod)}: "
+            if part := _partial(begin, who, why, disk, work, cluster):
+                return part
+            reason, way = f"{begin}: {who}{why}", fill_remedies.of_words(why, of_pod=True)
             if other := filling_pods.larger(why, vm, disk, cluster) or filling_pods.of_source(
                 way, vm, disk
             ):
@@ -247,7 +259,7 @@ def _exceeded(disk: Object, cluster: Cluster) -> ExceededQuota | None:
         or claim.at("spec", "dataSourceRef", "kind").text not in _FILLED_BY_WAY
     ):
         return None
-    found = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text or "-")
+    found = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text)
     waits = found is None or found["volumeBindingMode"].text == "WaitForFirstConsumer"
     if claim.at("status", "phase").text != "Pending" or (
         waits and not claim.annotations.get(_CHOSEN)
@@ -281,7 +293,9 @@ def _idle(disk: Object, begin: str, age: timedelta, cluster: Cluster) -> Problem
     )
     if not bound and (said := next(_recent_warnings(disk, cluster), None)):
         why = f"{said[0]}: {cut_middle(said[1], _LONGEST)}"
-        return waiting_disks.stuck(f"{begin}: {why}", _way(f"{said[0]}: {said[1]}"), described)
+        return waiting_disks.stuck(
+            f"{begin}: {why}", fill_remedies.of_words(f"{said[0]}: {said[1]}"), described
+        )
     if claim is None and (without := waiting_disks.of_modes(disk, begin, cluster)):
         return without
     if age < _LATE:
@@ -296,16 +310,6 @@ def _idle(disk: Object, begin: str, age: timedelta, cluster: Cluster) -> Problem
 
 _LATE: Final = timedelta(minutes=15)
 """CDI begins within seconds. A claim waits for its provisioner for a few minutes."""
-
-
-def _way(why: str, *, of_pod: bool = False) -> str:
-    """Return what ends a failure of CDI, as far as its words tell it.
-
-    ``of_pod``: whether a pod that fills it says them.
-    """
-    ways = (*_SAID, *_OF_SOURCE) if of_pod else _SAID
-    found = (way for words, way in ways if re.search(words, why, re.IGNORECASE))
-    return next(found, "correct the source of the disk" if of_pod else "correct what it says")
 
 
 def _warned(disk: Object, cluster: Cluster) -> str:
@@ -325,11 +329,11 @@ def _failure(pod: Object, cluster: Cluster) -> str:
     """Return why a pod of CDI fails: what it said at its end tells more than that it is
     restarted.
     """
-    for _, ended in pod_starts.terminations(pod):
+    for _, ended in container_states.terminations(pod):
         if code := ended["exitCode"].integer:
-            words = " ".join((ended["message"].text or ended["reason"].text or "").split())
+            words = ended["message"].words or ended["reason"].words
             return cut_middle(words or f"exit code {code}", _LONGEST)
-    return pod_starts.failure(pod, cluster)
+    return pod_starts.words(pod, cluster)
 
 
 # --- a claim that is Pending ----------------------------------------------------------------------
@@ -356,7 +360,7 @@ def _pending(claim: Object, work: FillingPods, cluster: Cluster) -> Problem | No
     found = cluster.get(STORAGE_CLASS, "", name)
     if found is None:
         return _another(claim, f"storage class {name} does not exist", work, cluster)
-    if found["provisioner"].text == _STATIC:
+    if found["provisioner"].text == scratch_claims.STATIC:
         why = _free(claim, cluster)
         return _another(claim, why, work, cluster) if why else None
     return provisioners.problem(claim, found, None, cluster)
@@ -368,10 +372,8 @@ def _free(claim: Object, cluster: Cluster) -> str:
     Raises:
         Unseen: not all of them could be read.
     """
-    name, size = (
-        claim.at("spec", "storageClassName").text or "",
-        _size(claim, "resources", "requests"),
-    )
+    name = claim.at("spec", "storageClassName").text or ""
+    size = _size(claim, "resources", "requests")
     for volume in cluster.list(PV):
         same = (volume.at("spec", "storageClassName").text or "") == name
         if (
@@ -396,19 +398,17 @@ def _another(claim: Object, why: str, work: FillingPods, cluster: Cluster) -> Pr
 
     CDI makes scratch space again in the class that it is given.
     """
-    name, size = (
-        claim.at("spec", "storageClassName").text or "",
-        _size(claim, "resources", "requests"),
-    )
+    name = claim.at("spec", "storageClassName").text or ""
+    size = _size(claim, "resources", "requests")
     exists = bool(name) and find(cluster, STORAGE_CLASS, "", name) is not None
     called = f"{show(_STORAGE, size)} of class {name}"
     free = f"create a PersistentVolume of {called}{_place(claim, work, cluster)}" if exists else ""
-    if not claim.name.endswith(_SCRATCH):
+    if not claim.name.endswith(exceeded_quotas.SCRATCH):
         ways = ", or ".join(
             filter(None, (free, "create the disk again in a class that has a provisioner"))
         )
         return waiting_disks.stuck(why, ways, kubectl("describe", PVC, claim.name, claim.namespace))
-    other = next(_provisioned(cluster), "")
+    other = next(scratch_claims.provisioned(cluster), "")
     again = (
         f"then delete this empty claim ({kubectl('delete', PVC, claim.name, claim.namespace)}), "
         "which CDI makes again"
@@ -418,13 +418,13 @@ def _another(claim: Object, why: str, work: FillingPods, cluster: Cluster) -> Pr
             f"{free}; or create a class that has a provisioner, set scratchSpaceStorageClass of "
             f"CDI to it, {again}"
         )
-        return waiting_disks.stuck(why, ways, _setting("", cluster))
+        return waiting_disks.stuck(why, ways, scratch_claims.setting("", cluster))
     ways = (
         "set scratchSpaceStorageClass of CDI to a class that has a "
         f"provisioner{f' ({other})' if other else ''}, {again}"
     )
     return waiting_disks.stuck(
-        why, f"{ways}{f'; or {free}' if free else ''}", _setting(other, cluster)
+        why, f"{ways}{f'; or {free}' if free else ''}", scratch_claims.setting(other, cluster)
     )
 
 
@@ -442,30 +442,3 @@ def _place(claim: Object, work: FillingPods, cluster: Cluster) -> str:
         if place is not None:
             return f" {place.words}"
     return ""
-
-
-def _provisioned(cluster: Cluster) -> Iterator[str]:
-    """Yield the classes with a provisioner, the default first."""
-    known: Sequence[Object] = [
-        each for each in cluster.known(STORAGE_CLASS) if each["provisioner"].text != _STATIC
-    ]
-    default = storage.marked(storage.DEFAULT_FOR_ALL, cluster)
-    yield from (
-        each.name for each in sorted(known, key=lambda each: (each.name != default, each.name))
-    )
-
-
-def _setting(storage_class: str, cluster: Cluster) -> str:
-    """Return the command that sets the class of scratch space: HyperConverged, where it exists,
-    writes the CDI object.
-    """
-    cdi = next(iter(cluster.known(CDI)), None)
-    place = written_settings.holder(WrittenSetting.SCRATCH, cdi, cluster)
-    if place is not None:
-        return place.patch(storage_class) if storage_class else place.edit
-    name = cdi.name if cdi is not None else "cdi"
-    if not storage_class:
-        return kubectl("edit", CDI, name)
-    return merge_patch(
-        CDI, name, "", {"spec": {"config": {"scratchSpaceStorageClass": storage_class}}}
-    )

@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states_times
-from virt_admit.forecasts.placement import pod_starts
+from virt_admit.forecasts.placement.starts import pod_starts, started_pods
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import volume_of
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.resources import amount, show
@@ -66,14 +66,14 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     or nothing says so.
     """
     pod = stuck_starts.starting_pod(vmi, cluster)
-    since = clock.instant(pod.metadata["creationTimestamp"].text) if pod is not None else None
+    since = clock.instant(pod.created) if pod is not None else None
     if (
         pod is None
         or not pod.at("spec", "nodeName").text
         or not vm_states_times.is_older(since, _PATIENCE, cluster)
     ):
         return None
-    said = pod_starts.said(pod, cluster)
+    said = started_pods.of(pod, cluster).said
     for name in dict.fromkeys(launcher_pod.claims(vms.vmi_spec(vmi))):
         try:
             claim = cluster.get(PVC, vms.namespace_of(vmi), name)
@@ -92,7 +92,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
             f"{vm_states_times.lasting(since, cluster)}"
         )
         found = _of_claim(claim, condition, cluster)
-        fails = pod_starts.failure(pod, cluster) if said else ""
+        fails = pod_starts.words(pod, cluster) if said else ""
         return found._replace(reason=f"{begin}: {found.reason}{f'. {fails}' if fails else ''}")
     return None
 
@@ -111,10 +111,7 @@ def _condition(claim: Object, cluster: Cluster) -> Field | None:
 
 def _of_claim(claim: Object, condition: Field, cluster: Cluster) -> Problem:
     """Return what is stuck with a claim, and what ends it."""
-    kind, volume = (
-        condition["type"].text or "",
-        find(cluster, PV, "", claim.at("spec", "volumeName").text or "-"),
-    )
+    kind, volume = condition["type"].text or "", volume_of(claim, cluster)
     asked = amount(_SIZE, claim.at("spec", "resources", "requests", _SIZE).value)
     has = amount(_SIZE, claim.at("status", "capacity", _SIZE).value)
     lasts = vm_states_times.lasting(clock.instant(condition["lastTransitionTime"].text), cluster)
@@ -141,7 +138,7 @@ def _of_claim(claim: Object, condition: Field, cluster: Cluster) -> Problem:
     given = amount(_SIZE, volume.at("spec", "capacity", _SIZE).value) if volume is not None else 0
     described = kubectl("describe", PVC, claim.name, claim.namespace)
     if kind != "FileSystemResizePending":
-        words = cut_middle(" ".join((condition["message"].text or "").split()), _LONGEST)
+        words = cut_middle(condition["message"].words, _LONGEST)
         remedy = typed(f"see why driver {driver} does not end it", described)
         return _problem(f"{reason}{f': {words}' if words else ''}", brief, remedy)
     if given >= asked > 0:

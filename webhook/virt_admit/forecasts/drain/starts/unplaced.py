@@ -13,14 +13,15 @@ from typing import Final
 from virt_admit.forecasts.drain.starts import scattered_disks
 from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_devices
 from virt_admit.forecasts.placement import candidates, no_target
+from virt_admit.forecasts.placement.absent import owed_nodes, scale_ups
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.forecasts.placement.components import left_taints, stalled_machines
+from virt_admit.forecasts.placement.components import left_taints
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.refusals import busy_nodes
-from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
+from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CSI_CAPACITY, KUBEVIRT, NODE, PVC
+from virt_admit.model.kubernetes.kinds import CSI_CAPACITY, KUBEVIRT, NODE, PVC
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -29,7 +30,7 @@ from virt_admit.model.kubevirt.instances import tsc
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.running_release import is_managed, may_be_managed
 from virt_admit.model.kubevirt.settings.versions import Feature
-from virt_admit.model.messages import names
+from virt_admit.model.messages import capital, names
 from virt_admit.model.node_updates import cordoners
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
@@ -42,35 +43,40 @@ READS: Final[Reads] = union(
     lost_quorums.READS,
     missing_devices.READS,
     scattered_disks.READS,
-    stalled_machines.READS,
+    owed_nodes.READS,
+    scale_ups.READS,
     tsc.READS,
 )
 
 _VOLUME: Final = "volume of claim "
-_TSC: Final = "TSC frequency "
+_TSC: Final = tsc.DEMANDED
 _MISSING: Final = " missing"
-_SCALABLE: Final = "cpu-timer.node.kubevirt.io/tsc-scalable"
+_SCALABLE: Final = tsc.SCALABLE
 _STAYS: Final = "It does not start before that changes"
 
 
-def problem(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+def problem(
+    vmi: Object, target: SchedulingTarget, cluster: Cluster, pod: Object | None = None
+) -> Problem | None:
     """Return what keeps the pod of a VMI off all nodes; None: nothing does,
     or that is not known.
+
+    ``pod``: the one that waits for a node, of which the cluster-autoscaler may speak.
     """
     refusals = no_target.kubevirt_refusals(target, cluster)
     if refusals is None:
         return None
     if absent := absent_resources.problem(vmi, target, cluster) or missing_devices.problem(
-        target, cluster
+        vmi, target, cluster
     ):
         return absent
-    if passing := busy_nodes.not_ready_now(refusals, cluster):
+    if passing := busy_nodes.not_ready_now(refusals, cluster, starts=True):
         return _passing(passing, refusals)
     return (
         _storage(target, refusals, cluster)
         or _volumes(target, refusals, cluster)
         or _frequency(vmi, refusals, cluster)
-        or _other(target, refusals, cluster)
+        or _other(target, refusals, cluster, scale_ups.refused(pod, cluster))
     )
 
 
@@ -338,27 +344,11 @@ def _awaited(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     """
     if not refusals or not all(why in _CONTROL_PLANE for why in refusals.values()):
         return None
-    why, remedy = _next_machine(cluster)
-    if not why:
+    found = owed_nodes.first(cluster)
+    if found is None:
         return None
     begin = "only control-plane nodes are left, and the next node does not come: "
-    return Problem(f"{begin}{why}", remedy, ProblemCause.NO_TARGET)
-
-
-def _next_machine(cluster: Cluster) -> tuple[str, str]:
-    """Return why a Machine does not become a node of this cluster, and the remedy; empty:
-    none is known.
-    """
-    stalled = stalled_machines.here(cluster)
-    if stalled:
-        return stalled[0].why, stalled[0].remedy
-    waiting = stalled_machines.waiting(cluster)
-    if not waiting:
-        return "", ""
-    remedy = typed(
-        "provide what that Machine waits for", about("describe", waiting[0].machine, CAPI_MACHINE)
-    )
-    return waiting[0].why, remedy
+    return Problem(f"{begin}{found.reason}", found.remedy, ProblemCause.NO_TARGET)
 
 
 _CONTROL_PLANE: Final = frozenset(f"taint {key}" for key in nodes.CONTROL_PLANE)
@@ -369,7 +359,10 @@ _ENDS: Final[Mapping[str, str]] = {
 
 
 def _other(
-    target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster
+    target: SchedulingTarget,
+    refusals: Mapping[str, str],
+    cluster: Cluster,
+    unscaled: Problem | None,
 ) -> Problem | None:
     found = no_target.reason(target, cluster, moves=False, starts=True)
     if found is None:
@@ -381,4 +374,11 @@ def _other(
         return awaited
     reason = found.reason.replace("no other node", "no node", 1)
     ends = _ENDS.get(found.cause, _STAYS)
-    return Problem(f"{reason}. {ends}", typed(found.remedy, found.command), found.cause)
+    if unscaled is not None:
+        reason = f"{reason}. {capital(unscaled.reason)}"
+        if found.cause != ProblemCause.NO_ROOM or found.command:
+            return Problem(f"{reason}. {ends}", typed(found.remedy, found.command), found.cause)
+        remedy = f"{unscaled.remedy}; or {found.remedy}" if unscaled.remedy else found.remedy
+        return Problem(f"{reason}. {_STAYS}", typed(remedy, unscaled.command), found.cause)
+    remedy = typed(found.remedy, found.command)
+    return Problem(f"{reason}. {ends}", remedy, found.cause, brief=found.brief)

@@ -64,7 +64,7 @@ class CopySource(NamedTuple):
     @property
     def who(self) -> Sequence[str]:
         """The VMs and other pods that use the claim."""
-        return sorted({_user(pod) for pod in self.users})
+        return sorted({vm_ledger.user(pod) for pod in self.users})
 
 
 def source(disk: Object, cluster: Cluster) -> CopySource | None:
@@ -107,11 +107,7 @@ def waits(disk: Object, cluster: Cluster) -> bool:
     phase = disk.at("status", "phase").text or ""
     if phase in _BY_STORAGE:
         return not _has_part(disk) and _told(disk, cluster)
-    return (
-        phase in _COPIES
-        and not _has_part(disk)
-        and disk.condition("Running")["status"].text != "True"
-    )
+    return phase in _COPIES and not _has_part(disk) and not disk.is_true("Running")
 
 
 def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
@@ -194,7 +190,9 @@ def being_filled(disk: Object, cluster: Cluster) -> str:
 # --- a class without access modes -----------------------------------------------------------------
 
 
-_WITHOUT: Final = re.compile(r"cannot get access mode from StorageProfile ([\w.-]{1,253})")
+_WITHOUT: Final = re.compile(
+    r"(?:cannot get access mode from|no accessMode specified in) StorageProfile ([\w.-]{1,253})"
+)
 
 
 def without_modes(said: str, begin: str, cluster: Cluster) -> Problem | None:
@@ -290,7 +288,7 @@ def of_modes(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
         return None
     is_disk = disk.at("spec", "contentType").value != "archive"
     name = asked["storageClassName"].text or _default(cluster, is_disk=is_disk)
-    profile = find(cluster, STORAGE_PROFILE, "", name) if name else None
+    profile = find(cluster, STORAGE_PROFILE, "", name)
     if profile is None or any(map(_has_modes, _sets(profile))):
         return None
     return _of_profile(
@@ -336,17 +334,12 @@ def _has_modes(each: Field) -> bool:
 
 
 def _stop(copied: CopySource) -> str:
-    vmi = next((vm_ledger.vmi_name(pod) for pod in copied.users if vm_ledger.vmi_name(pod)), "")
+    vmi = next(filter(None, map(vm_ledger.vmi_name, copied.users)), "")
     return (
         virtctl("stop", vmi, copied.namespace)
         if vmi
         else kubectl("describe", PVC, copied.claim, copied.namespace)
     )
-
-
-def _user(pod: Object) -> str:
-    vmi = vm_ledger.vmi_name(pod)
-    return f"VM {pod.namespace}/{vmi}" if vmi else f"pod {pod.full_name}"
 
 
 def stuck(reason: str, remedy: str, command: str) -> Problem:

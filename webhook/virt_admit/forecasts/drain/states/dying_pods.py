@@ -18,9 +18,13 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import hung_mounts, vm_states_motion
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.forecasts.placement.components import network_plugins
-from virt_admit.model.commands import kubectl, shell, typed
-from virt_admit.model.kubernetes import clock, events
+from virt_admit.forecasts.placement.components import (
+    driver_daemons,
+    network_plugins,
+    node_drivers,
+)
+from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist, unlisted
 from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, NODE, POD, PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -28,12 +32,15 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import command_of, cut_middle, names, without_command
+from virt_admit.model.messages import command_of, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.pods import claim_names
 
 READS: Final[Reads] = union(
     volume_attachments.READS,
     hung_mounts.READS,
+    node_drivers.READS,
+    node_health.READS,
     {
         POD: ("metadata.labels", "metadata.ownerReferences"),
         PV: ("spec.csi.volumeHandle",),
@@ -68,7 +75,7 @@ class DyingPod(NamedTuple):
     """
     remedy: str
     said: bool = False
-    """Whether the kubelet says that it cannot end it."""
+    """Whether it is known that the kubelet cannot end it."""
 
 
 def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
@@ -77,37 +84,60 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
     said = events.last_warning(pod, _REASON, None, cluster) if pod.deleted else ""
     part = _PART.search(said)
     words = cut_middle(_CALL.sub(r"\1: ", part[2] if part is not None else said), _LONGEST)
-    moved = target(_vmi(pod, cluster), node)
+    moved = target(vm_ledger.vmi_of(pod, cluster), node)
     kept = list(_kept(pod, node, moved, cluster)) if moved else []
     keeps = f"; its guest runs on {moved}, as its migration has succeeded" if moved else ""
     if kept:
         keeps += f". {'; '.join(each.words for each in kept)}"
     orphans = [name for each in kept for name in each.attachments]
     rest = (
-        f" (then delete VolumeAttachment {names(orphans)} of {node}, if it is still there)"
+        f"; then delete VolumeAttachment {names(orphans)} of {node}, if it is still there"
         if orphans
         else ""
     )
     if not said:
         if hung := hung_mounts.of_pod(pod, cluster):
             return DyingPod(hung.why, keeps, hung.remedy)
+        if driver := _driver_gone(pod, node, cluster):
+            why = (
+                f"its volumes cannot be unmounted: CSI driver {driver} is not registered on {node}"
+            )
+            why += node_drivers.because(driver, node, cluster)
+            absent = driver_daemons.absent(driver, node, cluster)
+            at_once = absent.for_ending if absent is not None else ""
+            remedy = at_once or node_drivers.remedy(driver, node, cluster)
+            return DyingPod(why, keeps, remedy, said=True)
+        if node_health.silence_now(node, cluster):
+            report = shell("virt-admit", "explain", argument(f"node/{node}"))
+            ways = typed(f"bring {node} back or fence it, as its own report says", report)
+            return DyingPod(f"{node} does not report", keeps, ways, said=True)
         ways = f"repair the kubelet or the storage of {node}"
         return DyingPod("the kubelet has not reported its end", keeps, f"{ways}{rest}")
+    why = f"the kubelet of {node} cannot kill it ({_REASON}: {words})"
     if (plugin := network_plugins.NAMED.search(said)) is not None:  # no restart repairs that one
         asked = clock.instant(pod.metadata["deletionTimestamp"].text)
         repaired = network_plugins.remedy(plugin[1], pod, asked, cluster, said)
-        remedy = typed(f"{without_command(repaired)}{rest}", command_of(repaired))
-        return DyingPod(
-            f"the kubelet of {node} cannot kill it ({_REASON}: {words})", keeps, remedy, said=True
-        )
+        return DyingPod(why, keeps, f"{repaired}{rest}", said=True)
     runs = "container runtime" if part is None or part[1] in _OF_RUNTIME else "kubelet"
     ways = f"restart the {runs} of {node}, or reboot {node} once its VMs have left"
-    return DyingPod(
-        f"the kubelet of {node} cannot kill it ({_REASON}: {words})",
-        keeps,
-        f"{ways}{rest}",
-        said=True,
-    )
+    return DyingPod(why, keeps, f"{ways}{rest}", said=True)
+
+
+def _driver_gone(pod: Object, node: str, cluster: Cluster) -> str:
+    """Return the CSI driver that has to unmount a volume of a pod whose containers have ended, and
+    that its node has no more; empty: it has all, a container may run, or the node is off.
+
+    A taint ``NoExecute`` evicts the pod that registers a driver together with the pods that use it
+    (longhorn/longhorn#2517, longhorn/website:content/kb/
+    troubleshooting-noexecute-taint-prevents-workloads-from-terminating.md).
+    """
+    states = [each["state"] for each in pod.at("status", "containerStatuses").items()]
+    if not pod.deleted or not states or any(each["running"].present for each in states):
+        return ""
+    own = find(cluster, NODE, "", node)  # what is off unmounts nothing, and registers no driver
+    if own is None or not own.is_true("Ready") or node_health.silence_now(node, cluster):
+        return ""
+    return node_drivers.missing(node, pod.namespace, claim_names(pod), cluster)
 
 
 def with_command(dying: DyingPod, pod: Object) -> str:
@@ -154,11 +184,6 @@ def target(vmi: Object | None, node: str) -> str:
     ended = state["completed"].boolean is True and not vm_states_motion.has_failed(state)
     moved = ended and state["sourceNode"].text == node and state["targetNode"].text == here
     return here if moved and here != node else ""
-
-
-def _vmi(pod: Object, cluster: Cluster) -> Object | None:
-    name = vm_ledger.vmi_name(pod)
-    return find(cluster, VMI, pod.namespace, name) if name else None
 
 
 class LeftOver(NamedTuple):
@@ -235,7 +260,7 @@ def _kept(pod: Object, node: str, moved: str, cluster: Cluster) -> Iterator[_Kep
     """
     for each in pod.at("spec", "volumes").items():
         called = each.at("persistentVolumeClaim", "claimName").text or ""
-        claim = find(cluster, PVC, pod.namespace, called) if called else None
+        claim = find(cluster, PVC, pod.namespace, called)
         name = claim.at("spec", "volumeName").text if claim is not None else None
         attached = volume_attachments.of_volume(name, cluster) if name else {}
         users = volume_attachments.users(pod.namespace, called, cluster)
@@ -261,8 +286,5 @@ def _migrates(name: str, node: str, moved: str, cluster: Cluster) -> bool:
             return {
                 volume.at("status", "currentNodeID").text,
                 volume.at("spec", "migrationNodeID").text,
-            } == {
-                node,
-                moved,
-            }
+            } == {node, moved}
     return False

@@ -22,7 +22,6 @@ from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import cut
-from virt_admit.model.scheduler.pods import FINISHED
 
 _GRACE: Final = "terminationGracePeriodSeconds"
 READS: Final[Reads] = union(
@@ -80,7 +79,7 @@ def of_deleted(pod: Object, cluster: Cluster) -> PodEnd | None:
     """
     until = pod.metadata["deletionTimestamp"].text or ""
     past = clock.since(until, cluster)
-    if past is None or -past < _BRIEF or pod.at("status", "phase").text in FINISHED:
+    if past is None or -past < _BRIEF or pod.ended:
         return None
     grace = _seconds(pod.metadata["deletionGracePeriodSeconds"].integer)
     elapsed, hook = (grace + past if grace is not None else None), _hook(pod, grace or -past)
@@ -239,6 +238,6 @@ _PROGRAMS: Final = {
             "member. See which do not, and add members to them (rabbitmq-queues grow)"
         ),
         ("rabbitmq-diagnostics", "check_if_node_is_quorum_critical"),
-    ),
+    )
 }
 """What hooks wait for, by a word of them, and the command that shows it in the pod."""

@@ -18,8 +18,9 @@ from typing import Final
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, entry
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, DEPLOYMENT, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.lookups import grouped
 from virt_admit.model.remediation import health_checks
 
 READS: Final[Reads] = {
@@ -29,6 +30,9 @@ READS: Final[Reads] = {
     VM: ("metadata.labels",),
     VMI: ("metadata.labels",),
 }
+MARK_READS: Final[Reads] = union(
+    vmis.OWNER_READS, {VM: ("metadata.labels",), VMI: ("metadata.labels",)}
+)
 
 _HOSTED, _PROVIDER = "capi-provider", "capk-controller-manager"
 
@@ -40,7 +44,7 @@ def working(vmi: Object, cluster: Cluster) -> str:
     name, namespace = (
         vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}") for part in ("name", "namespace")
     )
-    if not name or not namespace or vmi.condition("Ready")["status"].text != "True":
+    if not name or not namespace or not vmi.is_true("Ready"):
         return ""
     machines = entry(cluster, _machines, (namespace, name)) or ()
     if all(_is_paused(each, cluster) for each in machines):
@@ -53,11 +57,10 @@ def working(vmi: Object, cluster: Cluster) -> str:
 
 def _machines(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     """Return the Machines by their namespace and the name of their KubevirtMachine."""
-    found: dict[tuple[str, str], list[Object]] = {}
-    for each in cluster.known(CAPI_MACHINE):
-        name = each.at("spec", "infrastructureRef", "name").text or ""
-        found.setdefault((each.namespace, name), []).append(each)
-    return found
+    return grouped(
+        cluster.known(CAPI_MACHINE),
+        lambda each: (each.namespace, each.at("spec", "infrastructureRef", "name").text or ""),
+    )
 
 
 @cached
@@ -78,6 +81,11 @@ def _is_paused(machine: Object, cluster: Cluster) -> bool:
         return True
     paused = owner is None or bool(owner.at("spec", "paused").boolean)
     return paused or machine.annotation(health_checks.PAUSED).present
+
+
+def may_move(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether a label or an owner shows that a controller moves a VMI, or may do so."""
+    return vms.has_mover(vmi, vmi.labels) or bool(named(vmi, cluster))
 
 
 def named(vmi: Object, cluster: Cluster) -> str:

@@ -10,18 +10,17 @@ kubernetes/kubernetes#72048 #31272 #123960; kubernetes-csi/csi-driver-nfs:pkg/nf
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes import kinds, service_endpoints
+from virt_admit.model.kubernetes import kinds, nodes, service_endpoints
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, SERVICE, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, volume_of
 
 READS: Final[Reads] = union(
     service_endpoints.READS,
@@ -111,9 +110,7 @@ def _shares(pod: Object, cluster: Cluster) -> Iterator[_Share]:
         if server := each.at("nfs", "server").text:
             yield _Share(server, "", None)
         name = each.at("persistentVolumeClaim", "claimName").text
-        claim = find(cluster, PVC, pod.namespace, name) if name else None
-        bound = claim.at("spec", "volumeName").text if claim is not None else None
-        volume = find(cluster, PV, "", bound) if bound else None
+        volume = volume_of(find(cluster, PVC, pod.namespace, name), cluster)
         if volume is not None and (server := _server(volume)):
             yield _Share(server, name or "", volume)
 
@@ -160,7 +157,7 @@ def _without_service(server: str, cluster: Cluster) -> _Missing:
         )
     ranges = cluster.cached(_ranges)
     near = (f"{each.at('spec', 'clusterIP').text}/{_USUAL}" for each in cluster.known(SERVICE))
-    inside = any(_is_in(server, each) for each in ranges or near)
+    inside = any(nodes.lies_in(server, each) for each in ranges or near)
     return _Missing(_NO_SERVICE if inside else "", inside and bool(ranges))
 
 
@@ -208,19 +205,12 @@ so this is a hint alone.
 """
 
 
-def _is_in(server: str, network: str | None) -> bool:
-    try:
-        return ipaddress.ip_address(server) in ipaddress.ip_network(network or "", strict=False)
-    except ValueError:
-        return False
-
-
 def _without_owner(volume: Object | None, cluster: Cluster) -> str:
     """Return that the NFSServer of Rook which a StorageClass names does not exist; empty: it does,
     or there is none.
     """
     name = volume.at("spec", "storageClassName").text if volume is not None else None
-    found = find(cluster, STORAGE_CLASS, "", name) if name else None
+    found = find(cluster, STORAGE_CLASS, "", name)
     if found is None or unlisted(cluster, _NFS_SERVER):
         return ""
     server, space = (

@@ -59,7 +59,7 @@ def words(vmi: Object, cluster: Cluster) -> str:
 
 def _cpu(node: str, cluster: Cluster) -> frozenset[tuple[str, str]]:
     """Return the labels of the CPU of a node; empty: they are not known."""
-    found = find(cluster, NODE, "", node) if node else None
+    found = find(cluster, NODE, "", node)
     return (
         frozenset(item for item in found.labels.items() if item[0].startswith(_CPU))
         if found is not None

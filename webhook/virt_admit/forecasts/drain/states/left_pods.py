@@ -88,10 +88,8 @@ class StalePod(NamedTuple):
     def reason(self) -> str:
         """Why no migration starts, with the pod and the node of the guest."""
         migration = f"migration {self.migration}" if self.migration else "its last migration"
-        node, waits = (
-            self.pod.at("spec", "nodeName").text,
-            f", so {self.waits} waits" if self.waits else "",
-        )
+        node = self.pod.at("spec", "nodeName").text
+        waits = f", so {self.waits} waits" if self.waits else ""
         return (
             f"its source pod {self.pod.name} on {node} still runs {clock.duration(self.age)} after "
             f"{migration} succeeded; the guest runs on {self.here}, and KubeVirt makes no target "
@@ -153,10 +151,8 @@ def _source(vmi: Object, cluster: Cluster) -> Object | None:
     """Return the pod of a VMI that lives on the source node of its last migration, and that no
     other migration needs.
     """
-    here, source = (
-        vmi.at("status", "nodeName").text,
-        vmi.at("status", "migrationState", "sourceNode").text,
-    )
+    here = vmi.at("status", "nodeName").text
+    source = vmi.at("status", "migrationState", "sourceNode").text
     targets = vm_states_motion.motion(cluster).targets
     needed = {
         pod.name for each in _unfinished(vmi, cluster) if (pod := targets.get(each)) is not None
@@ -171,7 +167,7 @@ def _source(vmi: Object, cluster: Cluster) -> Object | None:
 
 def _unfinished(vmi: Object, cluster: Cluster) -> Iterator[str]:
     for migration in migrations.own(vmi, cluster):
-        if migration.at("status", "phase").text not in migrations.FINAL_PHASES:
+        if not migration.ended:
             yield migration.metadata["uid"].text or "-"
 
 

@@ -57,7 +57,7 @@ def has_no_pod(vmi: Object, cluster: Cluster) -> bool:
     launchers = running_launchers.launchers(cluster)
     if launchers.unseen or launchers.by_vmi.get((vms.namespace_of(vmi), vmi.name)):
         return False
-    age = clock.since(vmi.metadata["creationTimestamp"].text, cluster)
+    age = clock.age(vmi, cluster)
     if age is not None and age < _SETTLED:
         return False
     known = cluster.cached(_known_pods)

@@ -4,7 +4,8 @@ Sources: argoproj/argo-workflows:workflow/common/common.go#FinalizerPodStatus;
 kubernetes-sigs/kueue:pkg/controller/jobs/pod/ pod_webhook.go#PodFinalizer;
 kubernetes/kubernetes:pkg/apis/batch/types.go#JobTrackingFinalizer, pull request 108752: a
 kube-controller-manager without it forgets a pod whose Job is deleted before the pod is counted
-(issue 108645).
+(issue 108645). workflow-controller forgets a pod whose Workflow is deleted while it does not run
+(argoproj/argo-workflows#12952, pull request 14088).
 """
 
 from __future__ import annotations
@@ -13,27 +14,35 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement import pod_starts
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import json_patch, kubectl, logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import JOB, NAMESPACE, POD
+from virt_admit.model.kubernetes.kinds import JOB, NAMESPACE, POD, WORKFLOW, Kind
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.messages import cut, names
-from virt_admit.model.scheduler.pods import FINISHED
+from virt_admit.model.messages import cut_middle, names
 
 READS: Final[Reads] = union(
     pod_starts.READS,
-    {JOB: ("metadata.uid",), POD: ("metadata.ownerReferences", "status.phase", *CONDITIONS)},
+    dict.fromkeys((JOB, WORKFLOW), ("metadata.uid",)),
+    {POD: ("metadata.ownerReferences", "status.phase", *CONDITIONS)},
 )
 
+_STATUS: Final = "workflows.argoproj.io/status"
 _DEPLOYMENTS: Final = {
-    "workflows.argoproj.io/status": "workflow-controller",
+    _STATUS: "workflow-controller",
     "kueue.x-k8s.io/managed": "kueue-controller-manager",
 }
 """The Deployment of the controller, by the finalizer."""
 _JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+_OWNERS: Final = {
+    _JOB_TRACKING: (JOB, "kube-controller-manager counts"),
+    _STATUS: (WORKFLOW, "workflow-controller records"),
+}
+"""The kind for which a finalizer keeps a pod until its controller has taken note of how it ended,
+and what that controller does.
+"""
 _BUILT_IN: Final = frozenset((_JOB_TRACKING, "foregroundDeletion", "orphan"))
 _LONGEST: Final = 120
 
@@ -60,11 +69,9 @@ def held(pod: Object, cluster: Cluster) -> KeptFinalizer | None:
 
 
 def _held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
-    if finalizer == _JOB_TRACKING and (gone := _lost_job(pod, cluster)):
-        words = (
-            f"{gone}, so kube-controller-manager counts it for none and does not remove the "
-            "finalizer"
-        )
+    kind, notes = _OWNERS.get(finalizer, (None, ""))
+    if kind is not None and (gone := _lost_owner(pod, kind, cluster)):
+        words = f"{gone}, so {notes} it for none and does not remove the finalizer"
         return KeptFinalizer(
             words, _removed("Nothing else needs this finalizer, so remove it alone", pod, finalizer)
         )
@@ -130,22 +137,23 @@ _NO_PROJECT: Final = frozenset(
 )
 
 
-def _lost_job(pod: Object, cluster: Cluster) -> str:
-    """Return that the Job of a pod that has ended does not exist any more; empty: it does,
-    or that is not known.
+def _lost_owner(pod: Object, kind: Kind, cluster: Cluster) -> str:
+    """Return that the Job or Workflow of a pod that has ended does not exist any more; empty: it
+    does, or that is not known.
     """
     phase, owner = pod.at("status", "phase").text or "", pod.controller
-    if phase not in FINISHED or (owner is not None and owner["kind"].text != JOB.kind):
+    if not pod.ended or (owner is not None and owner["kind"].text != kind.kind):
         return ""
     if owner is None:
-        return f"it has ended ({phase}) and belongs to no Job any more"
+        return f"it has ended ({phase}) and belongs to no {kind.kind} any more"
     name, uid = owner["name"].text or "", owner["uid"].text
     try:
-        job = cluster.get(JOB, pod.namespace, name)
+        found = cluster.get(kind, pod.namespace, name)
     except Unseen:
         return ""
-    same = job is not None and uid in (None, job.metadata["uid"].text)
-    return "" if same else f"it has ended ({phase}) and its Job {name} does not exist any more"
+    same = found is not None and uid in (None, found.metadata["uid"].text)
+    owned = f"its {kind.kind} {name}"
+    return "" if same else f"it has ended ({phase}) and {owned} does not exist any more"
 
 
 def _by_hand(pod: Object, finalizer: str, project: str) -> str:
@@ -180,7 +188,7 @@ def _controllers(cluster: Cluster) -> dict[str, list[Object]]:
     found: dict[str, list[Object]] = {}
     for pod in cluster.known(POD):
         for name in _DEPLOYMENTS.values():
-            runs = pod.controller is not None and pod.at("status", "phase").text not in FINISHED
+            runs = pod.controller is not None and not pod.ended
             if f"-{name}-" in f"-{pod.name}" and runs:
                 found.setdefault(name, []).append(pod)
     return found
@@ -191,16 +199,13 @@ def _of_pods(name: str, pods: Sequence[Object], cluster: Cluster) -> KeptFinaliz
     if not pods:
         # it may have another name
         return KeptFinalizer("", f"See that its controller, {name}, runs, {then}.")
-    first = min(pods, key=lambda pod: (not _is_ready(pod), pod.full_name))  # one replica leads
+    # one replica leads
+    first = min(pods, key=lambda pod: (not pod.is_true("Ready"), pod.full_name))
     title = f"Deployment {first.namespace}/{first.name.partition(name)[0]}{name}"
     see = kubectl("describe", POD, first.name, first.namespace)
-    if _is_ready(first):
+    if first.is_true("Ready"):
         return KeptFinalizer("", typed(f"See why {title} does not remove it", logs_of(first)))
-    said = cut(pod_starts.failure(first, cluster), _LONGEST) or "it is not ready"
+    said = cut_middle(pod_starts.words(first, cluster), _LONGEST) or "it is not ready"
     return KeptFinalizer(
         f"its controller, {title}, does not work ({said})", typed(f"Repair {title}, {then}", see)
     )
-
-
-def _is_ready(pod: Object) -> bool:
-    return pod.condition("Ready")["status"].text == "True"

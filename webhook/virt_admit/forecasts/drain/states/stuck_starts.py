@@ -21,8 +21,9 @@ from virt_admit.forecasts.drain.states import (
 )
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
-from virt_admit.forecasts.placement import candidates, pod_starts, start_doubts, virt_handlers
+from virt_admit.forecasts.placement import candidates, start_doubts, virt_handlers
 from virt_admit.forecasts.placement.components import refused_owners, unattached_networks
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -33,7 +34,7 @@ from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.launcher import libvirt_errors, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import capital, command_of, cut, cut_middle, names
+from virt_admit.model.messages import capital, command_of, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
@@ -70,12 +71,8 @@ def starting_pod(vmi: Object, cluster: Cluster) -> Object | None:
 def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     """Return what keeps a VM that does not run from starting; None: nothing is known."""
     if vmi is None:
-        return _recovery(vm) if migrations.condition_is_true(vm, "ManualRecoveryRequired") else None
-    return (
-        _old_pod(vmi, cluster)
-        if vmi.at("status", "phase").text in migrations.FINAL_PHASES
-        else problem(vmi, cluster)
-    )
+        return _recovery(vm) if vm.is_true("ManualRecoveryRequired") else None
+    return _old_pod(vmi, cluster) if vmi.ended else problem(vmi, cluster)
 
 
 def _recovery(vm: Object) -> Problem:
@@ -88,7 +85,7 @@ def _recovery(vm: Object) -> Problem:
     )
     former = list(unfinished_copies(vm))
     claims = names(f"{claim} for volume {volume}" for volume, claim in former)
-    reason = f"KubeVirt does not start it (ManualRecoveryRequired): {cut(said, _LONGEST)}"
+    reason = f"KubeVirt does not start it (ManualRecoveryRequired): {cut_middle(said, _LONGEST)}"
     remedy = (
         f"name the former claim {claims} again, because the copy is not complete"
         if former
@@ -137,7 +134,8 @@ def elsewhere(vmi: Object, cluster: Cluster) -> tuple[str, ...] | None:
     """
     pod = starting_pod(vmi, cluster)
     on = pod.at("spec", "nodeName").text if pod is not None else None
-    if pod is None or not on or not pod_starts.fails_on_its_node(pod, cluster):
+    fault = pod_starts.fault(pod, cluster) if pod is not None and on else None
+    if fault is None or not fault.of_node:
         return None
     target = start_doubts.without_broken_nodes(
         candidates.target(vmi, cluster, moves=False), cluster
@@ -187,23 +185,22 @@ def fails(vmi: Object, cluster: Cluster) -> bool:
 
 
 def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
-    why = pod_starts.failure(pod, cluster)
-    if not why:
+    fault = pod_starts.fault(pod, cluster)
+    if fault is None:
         return None
     on = pod.at("spec", "nodeName").text
-    lasts = vm_states_times.lasting(clock.instant(pod.metadata["creationTimestamp"].text), cluster)
+    lasts = vm_states_times.lasting(clock.instant(pod.created), cluster)
     begin = f"its pod{f' on {on}' if on else ''} has not started {lasts}"
-    way = pod_starts.remedy(pod, cluster)
-    command = command_of(way)
+    cordoned = " cordon " in command_of(fault.remedy)
     again = (
-        f"; to run it before that, cordon {on}, then stop and start the VM"
+        f"; to run it before that, {'' if cordoned else f'cordon {on}, then '}stop and start the VM"
         if elsewhere(vmi, cluster)
         else ""
     )
-    cause = pod_starts.failure(pod, cluster, brief=True)
-    brief = f"{begin}: {cause}" if len(begin) + len(cause) < _BRIEF_TEXT else cause
-    remedy = typed(f"{way.removesuffix(f': {command}')}{again}", command)
-    return Problem(f"{begin}: {why}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
+    shown = len(begin) + len(fault.brief) < _BRIEF_TEXT
+    brief = f"{begin}: {fault.brief}" if shown else fault.brief
+    remedy = f"{fault.remedy}{again}"
+    return Problem(f"{begin}: {fault.words}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 
 def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | None:
@@ -230,7 +227,7 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
     handed_over = vmi.at("status", "phase").text == "Scheduled"
     if not handed_over or not vm_states_times.is_older(entered, LAUNCHER_TIMEOUT, cluster):
         return None
-    if pod is not None and pod.condition("Ready")["status"].text != "True":
+    if pod is not None and not pod.is_true("Ready"):
         return None
     node = vmi.at("status", "nodeName").text or ""
     late = (
@@ -279,7 +276,7 @@ def unsynchronized(vmi: Object) -> str:
     synchronized = vmi.condition("Synchronized")
     if synchronized["status"].text != "False":
         return ""
-    said = " ".join((synchronized["message"].text or "").split())
+    said = synchronized["message"].words
     return libvirt_errors.legible(said) or "no reason is given"
 
 
@@ -322,10 +319,8 @@ def _rejected(vmi: Object, cluster: Cluster) -> str:
     """Return why the API server rejects what virt-handler writes into the status; empty:
     nothing is known.
     """
-    release, server = (
-        versions.kubevirt_version(cluster),
-        versions.parse_version(cluster.server_version),
-    )
+    release = versions.kubevirt_version(cluster)
+    server = versions.parse_version(cluster.server_version)
     if release is None or server is None or release >= _WIDER or server < _STRICT:
         return ""
     has_image = any(volume["containerDisk"].present for volume in vmi.at("spec", "volumes").items())

@@ -27,8 +27,9 @@ from virt_admit.forecasts.drain.states import (
     vm_states_times,
 )
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, PLACED, Flag, State, VmState
-from virt_admit.forecasts.placement import candidates, pod_starts
+from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import webhook_deadlocks
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
@@ -76,7 +77,7 @@ def of(vmi: Object, cluster: Cluster) -> VmState:
     """Return the state of a VMI on its node. Never raises."""
     own = vm_states_motion.own_pods(vmi, cluster)
     migration = next(
-        reversed([each for each in migrations.own(vmi, cluster) if _is_unfinished(each)]), None
+        reversed([each for each in migrations.own(vmi, cluster) if not each.ended]), None
     )
     found = _without_migration(vmi, own, cluster)
     if found is None:
@@ -166,10 +167,6 @@ def _left(vmi: Object, node: str) -> datetime | None:
     return vm_states_times.stamp_of(state, "end") if state["sourceNode"].text == node else None
 
 
-def _is_unfinished(migration: Object) -> bool:
-    return migration.at("status", "phase").text not in migrations.FINAL_PHASES
-
-
 def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> VmState | None:
     """Return a state that does not depend on a migration; None: none of them."""
     if lost_launchers.is_gone(vmi, cluster):
@@ -193,10 +190,10 @@ def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> 
         return VmState(State.STARTING, since=_entered(vmi, phase))
     strategy = _strategy(vmi, cluster)
     if strategy == "External":
-        moves = any(map(_is_unfinished, migrations.own(vmi, cluster)))
+        moves = any(not each.ended for each in migrations.own(vmi, cluster))
         asked = moves or vmi.at("status", "evacuationNodeName").text
         return VmState(State.EXTERNAL if asked else State.STILL)
-    if any(map(_is_unfinished, migrations.own(vmi, cluster))):
+    if any(not each.ended for each in migrations.own(vmi, cluster)):
         return None
     if strategy == "LiveMigrate" and vmis.migratable(vmi) is False:
         return VmState(State.REFUSED, since=_refused_since(vmi, node, cluster))
@@ -288,7 +285,7 @@ def _flags(vmi: Object, migration: Object | None, cluster: Cluster) -> Iterator[
 
 
 def _node(name: str, cluster: Cluster) -> Object | None:
-    return find(cluster, NODE, "", name) if name else None
+    return find(cluster, NODE, "", name)
 
 
 def _is_tainted(name: str, cluster: Cluster) -> bool:

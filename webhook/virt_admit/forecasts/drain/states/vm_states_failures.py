@@ -19,6 +19,7 @@ from virt_admit.model.kubevirt.instances import (
     migration_failures,
     migration_timeouts,
     migrations,
+    storage,
     vmis,
     vms,
 )
@@ -34,7 +35,19 @@ def repeats(
     vmi: Object, found: VmState, target: SchedulingTarget, cluster: Cluster
 ) -> Ruling | None:
     """Return why the next migration fails like the last ones; None: it may succeed."""
-    if found.state in (State.POST_COPY, State.PAUSED, State.NOT_CLOSED, State.ARRIVED):
+    return of_pairs(vmi, found, target, cluster) or (
+        None if found.state in _ENDS_NOW else of_load(vmi, cluster)
+    )
+
+
+_ENDS_NOW: Final = (State.POST_COPY, State.PAUSED, State.NOT_CLOSED, State.ARRIVED)
+
+
+def of_pairs(
+    vmi: Object, found: VmState, target: SchedulingTarget, cluster: Cluster
+) -> Ruling | None:
+    """Return why no repetition of its migrations helps, whatever the guest does; None: one may."""
+    if found.state in _ENDS_NOW:
         return None
     impossible = migration_failures.impossible_targets(vmi, cluster)
     if impossible and found.target not in (
@@ -62,7 +75,7 @@ def repeats(
                 else pair_remedy(impossible.values())
             )
             return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
-    return of_load(vmi, cluster)
+    return None
 
 
 def of_load(vmi: Object, cluster: Cluster) -> Ruling | None:
@@ -236,9 +249,7 @@ def _device_remedy(vmi: Object) -> str:
 
 
 def is_of_launcher(vmi: Object, cluster: Cluster) -> bool:
-    """Whether the migrations of a VMI fail because its virt-launcher is older than KubeVirt, so
-    that a restart helps.
-    """
+    """Whether migrations fail as virt-launcher is older than KubeVirt, so that a restart helps."""
     return vmis.OUTDATED in vmi.labels and (
         of_devices(vmi, cluster) or launcher_changes.of_cpu(vmi, cluster)
     )
@@ -256,11 +267,7 @@ def of_devices(vmi: Object, cluster: Cluster) -> bool:
 
 
 def load_remedy(
-    vmi: Object,
-    settings: MigrationSettings | None,
-    cluster: Cluster,
-    *,
-    last_resort: bool = True,
+    vmi: Object, settings: MigrationSettings | None, cluster: Cluster, *, last_resort: bool = True
 ) -> str:
     """Return what helps against a migration that times out: one that copies volumes needs the time,
     not less load.
@@ -349,6 +356,9 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
     """
     failed = migration_failures.in_a_row(vmi, cluster)
     moment = [each for each in failed if each.kind is FailureClass.MOMENT]
+    held = storage.held_by_swtpm(vmi, moment[-1].text) if moment else None
+    if held is not None:
+        return held._replace(reason=f"each migration fails, {len(moment)} so far: {held.reason}")
     if (
         moment
         and migration_failures.is_of_post_copy(moment[-1])
@@ -375,9 +385,7 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def _placed_on_its_own_node(vmi: Object, node: str, reason: str) -> Problem:
-    """Return that the scheduler of a VMI ignores the anti-affinity of target pods to their source
-    (kubevirt#18946).
-    """
+    """Return that its scheduler ignores the anti-affinity of target pods (kubevirt#18946)."""
     scheduler = vmi.at("spec", "schedulerName").text or "default-scheduler"
     why = (
         f"{reason}: {scheduler} puts its target pod on {node}, where the VM runs, against its "
@@ -410,10 +418,14 @@ def pair_words(text: str) -> str:
     return text
 
 
-def without_impossible(target: SchedulingTarget, vmi: Object, cluster: Cluster) -> SchedulingTarget:
-    """Return where a VMI could migrate, without the nodes on which its migration failed for a
-    reason that stays.
+def without_impossible(
+    target: SchedulingTarget, vmi: Object, found: VmState, cluster: Cluster
+) -> SchedulingTarget:
+    """Return where a VMI could migrate, without the nodes on which its migrations keep failing.
+
+    ``found``: the state of the VMI on its node.
     """
+    target = vm_states_targets.without_failing(target, found, cluster)
     impossible = migration_failures.impossible_targets(vmi, cluster)
     if not impossible:
         return target
@@ -453,8 +465,8 @@ def long_migration(vmi: Object, cluster: Cluster) -> str:
     size = -(-migration_timeouts.size(vmi) // migration_timeouts.GB)
     why = f"completionTimeoutPerGiB {settings.completion} × {size} GB"
     return (
-        f"a migration of {vmi.full_name} with a busy guest lasts {last}{stuck}, then is cancelled "
-        f"and repeated: {why}"
+        f"a migration of {vmi.full_name} with a busy guest lasts at most {last}{stuck}, then is "
+        f"cancelled and repeated: {why}"
     )
 
 

@@ -11,12 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.forecasts.drain.states import dying_pods, left_pods, vm_states_motion
-from virt_admit.forecasts.drain.states.vm_states_kinds import (
-    Ruling,
-    State,
-    StateEffect,
-    VmState,
-)
+from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import age, moment
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.commands import kubectl, typed
@@ -25,7 +20,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut, cut_middle
 from virt_admit.model.problems import ProblemCause
 
 _SECOND: Final = "a second guest, and two guests on one disk destroy its data"
@@ -99,7 +94,7 @@ def arrived(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
         )
         return Ruling(StateEffect.UNKNOWN, reason, remedy)
     holds = (
-        f"the only guest, as its VMI is not Ready ({cut(said, 120)})"
+        f"the only guest, as its VMI is not Ready ({cut_middle(said, 120)})"
         if ready["status"].text == "False"
         else _SECOND
     )

@@ -25,10 +25,10 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
+from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vmis, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import migration_limits, parallel_migrations, versions
-from virt_admit.model.kubevirt.settings.versions import Gate
+from virt_admit.model.kubevirt.settings.versions import Feature, Gate
 from virt_admit.model.messages import names
 
 _UNSCHEDULABLE_TIMEOUT: Final = "kubevirt.io/migrationUnschedulablePodTimeoutSeconds"
@@ -43,7 +43,7 @@ def migrating(vmi: Object, migration: Object, own: Sequence[Object], cluster: Cl
     target = vm_states_motion.motion(cluster).targets.get(migration.metadata["uid"].text or "-")
     phase = migration.at("status", "phase").text or vm_states_motion.PENDING
     state = vm_states_motion.progress(vmi, migration)
-    created = clock.instant(migration.metadata["creationTimestamp"].text)
+    created = clock.instant(migration.created)
     to = vm_states_motion.target_node(vmi, migration, target)
     base = VmState(
         migration=migration,
@@ -107,13 +107,12 @@ def _is_decentralized(migration: Object, phase: str) -> bool:
 def _is_aborting(migration: Object, state: Field) -> bool:
     if state["abortStatus"].text == "Failed":
         return False
-    asked = migration.deleted or migrations.condition_is_true(migration, "migrationAbortRequested")
+    asked = migration.deleted or migration.is_true("migrationAbortRequested")
     return asked or state["abortStatus"].text == "Aborting"
 
 
 def _open_conditions(vmi: Object) -> list[str]:
-    kinds = ("HotVCPUChange", "HotMemoryChange", "MigrationRequired")
-    return [kind for kind in kinds if migrations.condition_is_true(vmi, kind)]
+    return [kind for kind in vmis.HOTPLUGS if vmi.is_true(kind)]
 
 
 def _phase_since(migration: Object, created: datetime | None) -> datetime | None:
@@ -132,7 +131,7 @@ def two_pods(vmi: Object, own: Sequence[Object], cluster: Cluster) -> VmState | 
         return None
     here = vmi.at("status", "nodeName").text
     other = next((pod for pod in living if pod.at("spec", "nodeName").text != here), living[0])
-    begun = clock.instant(living[-1].metadata["creationTimestamp"].text)
+    begun = clock.instant(living[-1].created)
     # both pods live until then
     moved = vm_states_times.stamp_of(vmi.at("status", "migrationState"), "end")
     ending = clock.instant(other.metadata["deletionTimestamp"].text)
@@ -156,7 +155,7 @@ def _before_target(
     if waits is not None and (current is None or current < waits):
         return replace(base, state=State.BACKOFF, until=vm_states_times.known_time(waits, cluster))
     for kind, state in _BLOCKED.items():
-        if migrations.condition_is_true(migration, kind):
+        if migration.is_true(kind):
             condition = migration.condition(kind)
             found = replace(
                 base,
@@ -219,11 +218,7 @@ def _ends(cluster: Cluster) -> dict[str, list[datetime]]:
     }
     for migration in cluster.known(VMIM):
         phase = migration.at("status", "phase").text or ""
-        end = (
-            clock.instant(migrations.entered(migration, phase))
-            if phase in migrations.FINAL_PHASES
-            else None
-        )
+        end = clock.instant(migrations.entered(migration, phase)) if migration.ended else None
         source = migration.at("status", "migrationState", "sourceNode").text
         if source is None and phase == "Failed":  # before its hand-over, so that its VM has stayed
             source = where.get(
@@ -247,21 +242,19 @@ _BLOCKED: Final = dict(
 def _with_target(
     vmi: Object, migration: Object, target: Object, base: VmState, cluster: Cluster
 ) -> VmState:
-    created = clock.instant(target.metadata["creationTimestamp"].text)
+    created = clock.instant(target.created)
     if target.at("status", "phase").text == vm_states_motion.PENDING:
         placed = target.condition("PodScheduled")
         if placed["status"].text == "False" and placed["reason"].text == "Unschedulable":
-            end = vm_states_times.after(
-                created, _timeout(migration, _UNSCHEDULABLE_TIMEOUT, 300), cluster
-            )
+            end = _until(migration, target, cluster, _UNSCHEDULABLE_TIMEOUT, 300)
             words = placed["message"].text or ""
             return replace(base, state=State.UNSCHEDULABLE, since=created, until=end, detail=words)
-        end = vm_states_times.after(created, _timeout(migration, _PENDING_TIMEOUT, 900), cluster)
+        end = _until(migration, target, cluster, _PENDING_TIMEOUT, 900)
         return replace(
             base, state=State.TARGET_PENDING, since=created, until=end, detail=target.full_name
         )
     late = vm_states_times.is_older(created, vm_states_targets.LAUNCHER_TIMEOUT, cluster)
-    if target.condition("Ready")["status"].text != "True":
+    if not target.is_true("Ready"):
         return replace(
             base, state=State.TARGET_NOT_READY, since=created, detail=target.full_name, late=late
         )
@@ -269,15 +262,23 @@ def _with_target(
         attaching = vm_states_motion.motion(cluster).attachments.get(
             target.metadata["uid"].text or "-", ()
         )
-        waiting = next(
-            (pod for pod in attaching if pod.condition("Ready")["status"].text != "True"), None
-        )
+        waiting = next((pod for pod in attaching if not pod.is_true("Ready")), None)
         if waiting is not None or not attaching:
             name = waiting.full_name if waiting is not None else ""
             return replace(
                 base, state=State.TARGET_NOT_READY, since=created, detail=name, late=late
             )
     return replace(base, state=State.PREPARING)
+
+
+def _until(
+    migration: Object, target: Object, cluster: Cluster, annotation: str, default: int
+) -> datetime | None:
+    """Return when KubeVirt gives up a target pod that does not start; None: never, or unknown."""
+    if not versions.has_release(cluster, Feature.PENDING_TIMEOUTS.since):
+        return None
+    limit = _timeout(migration, annotation, default)
+    return vm_states_times.after(clock.instant(target.created), limit, cluster)
 
 
 def _timeout(migration: Object, annotation: str, default: int) -> timedelta:

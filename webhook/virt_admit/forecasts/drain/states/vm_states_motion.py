@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 from virt_admit.model.kubernetes.cluster import Cluster, Entries, each, keeps, unlisted
 from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubevirt.instances import migrations, vms
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, vm_ledger
 from virt_admit.model.lookups import find
-from virt_admit.model.scheduler.pods import FINISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def _motion(cluster: Cluster) -> Motion:
     stranded: dict[str, list[Object]] = {}
     for migration in cluster.known(VMIM):
         phase = migration.at("status", "phase").text or PENDING
-        if phase in migrations.FINAL_PHASES:
+        if migration.ended:
             continue
         key = vms.namespace_of(migration), migration.at("spec", "vmiName").text or ""
         target = targets.get(migration.metadata["uid"].text or "-")
@@ -178,7 +177,7 @@ def _elsewhere(
         if not here or all(pod.node in (None, here) for pod in some):
             continue
         vmi = find(cluster, VMI, *key)
-        if vmi is None or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+        if vmi is None or vmi.ended:
             continue
         living = [pod for pod in some if pod.node and is_of(pod.pod, vmi)]
         own = max((pod.age[0] for pod in living if pod.node == here), default="")
@@ -191,7 +190,7 @@ PENDING: Final = "Pending"
 
 
 def _age(obj: Object) -> tuple[str, str]:
-    return obj.metadata["creationTimestamp"].text or "", obj.name
+    return obj.created, obj.name
 
 
 def pods(vmi: Object, cluster: Cluster) -> Sequence[Object]:
@@ -205,7 +204,7 @@ def own_pods(vmi: Object, cluster: Cluster) -> list[Object]:
 
 
 def lives(pod: Object) -> bool:
-    return pod.at("status", "phase").text not in FINISHED
+    return not pod.ended
 
 
 def is_of(pod: Object, vmi: Object) -> bool:

@@ -39,7 +39,7 @@ from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSett
 from virt_admit.model.kubevirt.settings import migration_limits, versions
 from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import count, cut, ordinal, scheduler_words
+from virt_admit.model.messages import count, cut_middle, ordinal, scheduler_words
 from virt_admit.model.problems import ProblemCause
 
 Ends = Callable[[str, str], StateEffect]
@@ -72,6 +72,28 @@ NO_RULING: Final = frozenset(
     )
 )
 """States that the forecast of a VM at rest describes already."""
+
+
+def held_target(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | None:
+    """Return why the target pod of a migration is refused or does not start, or why its guest is
+    active there and nothing ends the migration; None: it goes on, or that is not certain yet.
+
+    Where an attempt before has failed, or each retry meets the cause, it is certain earlier.
+    """
+    hangs = found.state in _OF_TARGET or vm_states_left.is_unended(vmi, found)
+    ruled = ruling(vmi, found, cluster) if hangs else None
+    if ruled is None or ruled.effect is StateEffect.WAITS or not ruled.remedy:
+        return None
+    blocks = ruled.effect is StateEffect.BLOCKS
+    if blocks and found.attempts:
+        return ruled
+    least = TARGET_STARTS / 2 if found.attempts or blocks else TARGET_STARTS
+    return ruled if vm_states_times.is_older(found.since, least, cluster) else None
+
+
+_OF_TARGET: Final = (State.NO_TARGET, State.TARGET_PENDING, State.TARGET_NOT_READY)
+TARGET_STARTS: Final = timedelta(minutes=10)
+"""A target pod has pulled its images and attached its volumes by then."""
 
 
 def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) -> Ruling | None:
@@ -142,7 +164,7 @@ def _backoff(case: Case) -> Ruling:
     verb = "was due" if vm_states_times.is_over(case.found.until, case.cluster) else "starts"
     until = f"; the next one {verb} {f'at {_until(case)}' if case.found.until else 'in minutes'}"
     text = (
-        f" ({cut(case.found.failure.text, 120)})"
+        f" ({cut_middle(case.found.failure.text, 120)})"
         if case.found.failure and case.found.failure.text
         else ""
     )

@@ -106,7 +106,7 @@ def _pending(cluster: Cluster) -> Iterator[tuple[Object, Object | None]]:
         phase = migration.at("status", "phase").text or vm_states_motion.PENDING
         key = vms.namespace_of(migration), migration.at("spec", "vmiName").text or ""
         vmi = known.get(key)
-        if vmi is None or phase in migrations.FINAL_PHASES:
+        if vmi is None or migration.ended:
             continue
         moving.add(key)
         started = (migration.metadata["uid"].text or "-") in groups.targets
@@ -138,7 +138,7 @@ def _waits_for_else(vmi: Object, migration: Object, cluster: Cluster) -> bool:
     return (
         (until is not None and (current is None or current < until))
         or migration.deleted
-        or any(migrations.condition_is_true(migration, kind) for kind in BLOCKING)
+        or any(migration.is_true(kind) for kind in BLOCKING)
     )
 
 
@@ -153,7 +153,7 @@ def _asked(vmi: Object, migration: Object | None) -> str:
     """Return since when a VM waits (RFC 3339); empty: not known."""
     if migration is None:
         return vmi.condition("EvictionRequested")["lastTransitionTime"].text or ""
-    return migration.metadata["creationTimestamp"].text or ""
+    return migration.created
 
 
 def _node(vmi: Object) -> str:

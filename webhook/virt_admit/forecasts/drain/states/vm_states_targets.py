@@ -9,14 +9,17 @@ kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#handlePending
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from typing import Final
 
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
-from virt_admit.forecasts.placement import pod_starts, quotas, running_launchers
+from virt_admit.forecasts.placement import candidates, quotas, running_launchers, start_doubts
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import (
     missing_networks,
     network_plugins,
@@ -24,18 +27,21 @@ from virt_admit.forecasts.placement.components import (
     webhook_deadlocks,
 )
 from virt_admit.forecasts.placement.components.webhook_deadlocks import RefusedPods
+from virt_admit.forecasts.placement.starts import pod_starts, started_pods, volume_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD, VM, VMI
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, networks, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import cut, names
-from virt_admit.model.problems import ProblemCause
+from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler.pod_placement import Placement
 
 LAUNCHER_TIMEOUT: Final = timedelta(minutes=6)
 """virt-launcher of a target pod gives up 240 to 359 s after its start (``--launcher-qemu-timeout``
@@ -65,7 +71,7 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
     remedy = pod_refusals.remedy(vmi, said, cluster) or typed("correct what this names", described)
     return Ruling(
-        StateEffect.BLOCKS, f"{reason}: {cut(said, 200)}", remedy, ProblemCause.NOT_CREATED
+        StateEffect.BLOCKS, f"{reason}: {cut_middle(said, 200)}", remedy, ProblemCause.NOT_CREATED
     )
 
 
@@ -165,7 +171,8 @@ def pending(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     until = end(found, cluster) if found.until else ""
     reason = f"its target pod{on(found)} has not started {lasting(found.since, cluster)}"
     pod = _target(found, cluster)
-    late = vm_states_times.is_older(found.until, vm_states_times.OVERDUE, cluster)
+    due = found.until or (found.since and found.since + migrations.PENDING_TIMEOUT)
+    late = vm_states_times.is_older(due, vm_states_times.OVERDUE, cluster)
     ruled = _started_late(vmi, replace(found, late=late), pod, reason, until, cluster)
     before = _given_up(vmi, cluster) if ruled.effect is StateEffect.UNKNOWN else 0
     half = vm_states_times.is_older(found.since, migrations.PENDING_TIMEOUT / 2, cluster)
@@ -183,17 +190,32 @@ def _given_up(vmi: Object, cluster: Cluster) -> int:
     """Return how many of the newest automatic migrations in a row failed because a placed target
     pod did not start.
 
-    KubeVirt waits longer for it than for one that no node takes, so the time tells them apart.
+    KubeVirt waits longer for it than for one that no node takes, so the time tells them apart. The
+    next one is made soon after its end.
     """
     number = 0
+    every = migrations.of_vmi(vmi, cluster)
+    later = {each.name: then.created for each, then in pairwise(every)}
     for migration in reversed(migrations.failed_in_a_row(vmi, cluster)):
-        begin = clock.instant(migration.metadata["creationTimestamp"].text)
-        end = clock.instant(migrations.entered(migration, "Failed"))
+        begin = clock.instant(migration.created)
+        end = clock.instant(migrations.entered(migration, "Failed") or later.get(migration.name))
         waited = begin is not None and end is not None and end - begin >= migrations.PENDING_TIMEOUT
         if not waited or not migration_failures.failed_before_handover(migration):
             break
         number += 1
     return number
+
+
+def in_brief(found: VmState, cluster: Cluster) -> str:
+    """Return what keeps a target pod from starting that has a node, without the words of the
+    kubelet where an object tells the cause; empty: nothing says so.
+    """
+    pod = _target(found, cluster) if found.state is State.TARGET_PENDING else None
+    fault = pod_starts.fault(pod, cluster) if pod is not None else None
+    if fault is None:
+        return ""
+    lasts = lasting(found.since, cluster)
+    return f"its target pod{on(found)} has not started {lasts}: {fault.brief}"
 
 
 def not_ready(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
@@ -202,7 +224,7 @@ def not_ready(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
     """
     lasts = lasting(found.since, cluster)
     target = _target(found, cluster)
-    if target is None or target.condition("Ready")["status"].text != "True":
+    if target is None or not target.is_true("Ready"):
         reason = f"its target pod{on(found)} has not been ready {lasts}"
         return _started_late(vmi, found, target, reason, "", cluster)
     motion = vm_states_motion.motion(cluster)
@@ -256,8 +278,10 @@ def _started_late(
     or waits for too long.
     """
     described = kubectl("describe", POD, pod.name, vms.namespace_of(vmi)) if pod is not None else ""
-    why = pod_starts.failure(pod, cluster) if pod is not None else ""
-    if pod is not None and why:
+    failed = migrations.failed_in_a_row(vmi, cluster)
+    since = clock.instant(failed[0].created) if failed else None
+    fault = pod_starts.fault(pod, cluster, since) if pod is not None else None
+    if pod is not None and fault is not None:
         waits = _waits_for_migration(vmi, found, pod, cluster)
         if waits is not None:
             return waits._replace(reason=f"{reason}: {waits.reason}{until}")
@@ -265,17 +289,94 @@ def _started_late(
             remedy = typed(image.remedy, virtctl("restart", vmi.name, vms.namespace_of(vmi)))
             words = f"{reason}: {image.what}. Each retry fails alike{until}"
             return Ruling(StateEffect.BLOCKS, words, remedy, ProblemCause.MIGRATION_FAILS)
-        failed = migrations.failed_in_a_row(vmi, cluster)
-        since = clock.instant(failed[0].metadata["creationTimestamp"].text) if failed else None
-        ways = pod_starts.remedy(pod, cluster, since)
-        if pod_starts.lasting_fault(pod, cluster):
-            words = f"{reason}: {why}. Each retry fails alike{until}"
+        if refused := _refused_by_server(vmi, pod, cluster):
+            words = f"{reason}: {fault.words}. {refused.reason}{until}"
+            return Ruling(StateEffect.BLOCKS, words, refused.remedy, ProblemCause.MIGRATION_FAILS)
+        spared, again = _next(vmi, pod, cluster, failed=bool(failed)) if fault.of_node else ("", "")
+        again = "Each retry fails alike" if fault.lasts else again
+        ways = f"{fault.remedy}; or, until then, {spared}" if spared else fault.remedy
+        if again:
+            words = f"{reason}: {fault.words}. {again}{until}"
+            ways = f"{spared}; then {fault.remedy}" if spared and not fault.lasts else ways
             return Ruling(StateEffect.BLOCKS, words, ways, ProblemCause.MIGRATION_FAILS)
-        return Ruling(StateEffect.UNKNOWN, f"{reason}: {why}{until}", ways)
+        return Ruling(StateEffect.UNKNOWN, f"{reason}: {fault.words}{until}", ways)
     remedy = typed("if it lasts, see why", described) if described else ""
     return Ruling(
         StateEffect.UNKNOWN if found.late else StateEffect.WAITS, f"{reason}{until}", remedy
     )
+
+
+def _next(vmi: Object, pod: Object, cluster: Cluster, *, failed: bool) -> tuple[str, str]:
+    """Return how the next target pod goes to another node than that which keeps this one from
+    starting (empty: none certainly takes it), and why it does not start otherwise (``_again``).
+    """
+    on = pod.at("spec", "nodeName").text or ""
+    if not on:
+        return "", ""
+    target = candidates.target(vmi, cluster, moves=True)
+    working = start_doubts.without_broken_nodes(target, cluster).placement
+    again = _again(on, target.placement.candidates, working, failed=failed)
+    others = sorted({*(working.certain or ())} - {on})
+    if not others:
+        return "", again
+    cordon = shell("kubectl", "cordon", argument(on))
+    return f"cordon {on}, and the next one goes to {_any(others)}: {cordon}", again
+
+
+def _again(on: str, chosen: Sequence[str], working: Placement, *, failed: bool) -> str:
+    """Return why the next target pod does not start either, as the node of this one is known not to
+    start it; empty: it may start.
+
+    Args:
+        on: the node of this one.
+        chosen: the nodes that kube-scheduler may choose.
+        working: where the VMI could migrate, without the nodes on which no pod of it starts.
+        failed: whether a migration has failed before. Nothing remembers on which node.
+    """
+    if on not in chosen or on in working.candidates or not working.is_certain:
+        return ""
+    if not working.candidates:
+        others = names((each for each in chosen if each != on), 80)
+        why = f"{others} cannot start it either" if others else "no other node takes it"
+        return f"Each retry fails alike, as {why}"
+    return f"It goes on so while kube-scheduler chooses {on}" if failed else ""
+
+
+def _refused_by_server(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
+    """Return that an NFS server refuses the only node which takes a VM, as it will for the next
+    target pod; None: it does not, or another node may take it.
+    """
+    mount = volume_starts.refused_mount(pod, cluster)
+    place = candidates.target(vmi, cluster, moves=True).placement
+    if mount is None or not place.is_certain:
+        return None
+    if {*place.candidates} - {pod.at("spec", "nodeName").text}:
+        return None
+    nodes = candidates.scheduler(cluster).state.nodes
+    there = {name for name, node in nodes.items() if SCHEDULABLE in node.labels}
+    others = sorted(place.refusals.items())
+    said = names(f"{name}: {why}" for name, why in others if name in there)
+    only = f"no other node takes it ({said})" if said else "no other node runs KubeVirt"
+    return Problem(f"Each retry fails alike, as {only}", mount.at_server)
+
+
+def _any(nodes: Sequence[str]) -> str:
+    return nodes[0] if len(nodes) == 1 else f"one of {names(nodes, 80)}"
+
+
+def without_failing(target: SchedulingTarget, found: VmState, cluster: Cluster) -> SchedulingTarget:
+    """Return where a VMI could migrate, without the node of a target pod which that node has kept
+    from starting for so long that its migration does not succeed there.
+    """
+    pod = _target(found, cluster) if found.state is State.TARGET_PENDING else None
+    on = pod.at("spec", "nodeName").text if pod is not None else None
+    half = vm_states_times.is_older(found.since, migrations.PENDING_TIMEOUT / 2, cluster)
+    fault = pod_starts.fault(pod, cluster) if pod is not None and half else None
+    if fault is None or not on or not fault.of_node:
+        return target
+    why = f"its target pod does not start there: {fault.brief}"
+    judged = {**target.placement.judged, on: why}
+    return target._replace(placement=replace(target.placement, judged=judged))
 
 
 def _waits_for_migration(
@@ -293,7 +394,7 @@ def _waits_for_migration(
         found.migration is not None and found.migration.at("status", "phase").text == "Pending"
     )
     port = (
-        network_plugins.waits_for_migration(pod_starts.said(pod, cluster), cluster)
+        network_plugins.waits_for_migration(started_pods.of(pod, cluster).said, cluster)
         if volumes and pending
         else ""
     )

@@ -114,8 +114,8 @@ def stamp_of(state: Field, which: str) -> datetime | None:
 
 def age(since: datetime | None, cluster: Cluster) -> str:
     """Return how long ago a time was; empty: not known."""
-    current = clock.now(cluster)
-    return duration(current - since) if since is not None and current is not None else ""
+    found = clock.elapsed(since, cluster)
+    return duration(found) if found is not None else ""
 
 
 def clock_words(since: datetime | None, cluster: Cluster) -> str:

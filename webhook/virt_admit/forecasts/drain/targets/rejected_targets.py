@@ -24,7 +24,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.messages import cut, names
+from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = {
@@ -47,13 +47,13 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     they did not, as far as is known.
     """
     pods = _rejected(vmi, cluster)
-    if len(pods) < _SEVERAL or vm_states_times.is_older(_created(pods[-1]), _OLD, cluster):
+    newest = clock.instant(pods[-1].created) if len(pods) >= _SEVERAL else None
+    if len(pods) < _SEVERAL or vm_states_times.is_older(newest, _OLD, cluster):
         return None
-    last = pods[-1]
-    ago = vm_states_times.age(_created(last), cluster)
+    last, ago = pods[-1], vm_states_times.age(newest, cluster)
     found = Rejections(
         kubelet_rejections.reason_of(last),
-        " ".join((last.at("status", "message").text or "").split()),
+        last.at("status", "message").words,
         len(pods),
         f", last {ago} ago" if ago else "",
         _nodes(pods),
@@ -61,7 +61,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     where, said = names(sorted(found.nodes)), f": {found.message}" if found.message else ""
     reason = (
         f"the kubelet of {where} rejected its last {found.times} target pods{found.last} "
-        f"({cut(f'{found.reason}{said}', 150)}), which kube-scheduler does not foresee"
+        f"({cut_middle(f'{found.reason}{said}', 150)}), which kube-scheduler does not foresee"
     )
     remedy = f"{kubelet_rejections.way(found)}, or stop the VM for the maintenance"
     command = kubectl("describe", POD, last.name, vms.namespace_of(last))
@@ -73,7 +73,7 @@ def blocking(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem
     and no other node could take the VMI; None: that is not known.
     """
     pods, place, now = _rejected(vmi, cluster), target.placement, clock.now(cluster)
-    created = _created(pods[-1]) if pods else None
+    created = clock.instant(pods[-1].created) if pods else None
     if len(pods) < migrations.RETRY_LOOP or created is None or now is None:
         return None
     others = {*place.candidates, *place.undetermined} - _nodes(pods)
@@ -93,7 +93,7 @@ def _rejected(vmi: Object, cluster: Cluster) -> Sequence[Object]:
     """Return the target pods of a VMI that were rejected since one was not, oldest first."""
     since, found = _moved(vmi, cluster), list[Object]()
     for pod in vm_states_motion.own_pods(vmi, cluster):
-        created = _created(pod)
+        created = clock.instant(pod.created)
         is_target = launcher_pod.MIGRATION_JOB in pod.labels and pod.at("spec", "nodeName").text
         if not is_target or (since and created and created <= since):
             continue
@@ -120,7 +120,3 @@ def _moved(vmi: Object, cluster: Cluster) -> datetime | None:
 
 def _nodes(pods: Sequence[Object]) -> frozenset[str]:
     return frozenset(pod.at("spec", "nodeName").text or "" for pod in pods)
-
-
-def _created(pod: Object) -> datetime | None:
-    return clock.instant(pod.metadata["creationTimestamp"].text)

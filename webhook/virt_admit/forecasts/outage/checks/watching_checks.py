@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import Seconds
 from virt_admit.forecasts.remediation import (
@@ -23,11 +24,13 @@ from virt_admit.forecasts.remediation.first_remediator import (
 )
 from virt_admit.forecasts.remediation.remediation_steps import Budget
 from virt_admit.forecasts.remediation.timeline import Stage
+from virt_admit.forecasts.remediation.unhealthy_objects import UnhealthyObject
 from virt_admit.model import machine_nodes
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -43,6 +46,8 @@ class WatchingCheck:
     budget: Budget
     unhealthy: frozenset[str]
     """Names of selected objects that are unhealthy before the loss."""
+    starting: tuple[UnhealthyObject, ...]
+    """Those of them that may be healthy soon, as they start."""
     counted: int
     """How many the check itself counts as unhealthy, if its status says so."""
     unread: tuple[str, ...]
@@ -71,6 +76,23 @@ class WatchingCheck:
     def down(self, loss: Loss) -> int:
         """Return how many objects are unhealthy after the loss, at least."""
         return max(len(self.known_down(loss)), self.counted)
+
+    def waits(self, node: str, loss: Loss) -> str:
+        """Return that it acts on a lost node only once others have started, until when that may be,
+        and what is then. Empty: these do not decide it.
+        """
+        down, own = self.down(loss), self.nodes[node]
+        starting = [each for each in self.starting if each.obj is not own]
+        limited = self.budget.refuses(down)
+        if not limited or not starting or self.budget.refuses(down - len(starting)):
+            return ""
+        which = names((each.name for each in starting), 120)
+        ends = max(each.starts_until for each in starting if each.starts_until is not None)
+        until = vm_states_times.moment(ends, clock.now(loss.cluster))
+        return (
+            f"{self.title} waits for {which} to start: {limited}. It acts once these are healthy; "
+            f"if they are not by {until}, it acts on none"
+        )
 
     def first(self, node: str, cluster: Cluster) -> FirstRemediator:
         """Return the first remediator that acts on a node."""
@@ -121,6 +143,7 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> WatchingCheck:
         {name: obj for name, obj in nodes.items() if name},
         remediation_steps.budget(check, selection),
         frozenset(state.name for state in unhealthy),
+        tuple(state for state in unhealthy if state.starts_until is not None),
         reported_status.counted(check, selection) or 0,
         tuple(state.what for state in states if isinstance(state, Unseen)),
         next(iter(reasons), timeline.timeline(check, cluster).never),

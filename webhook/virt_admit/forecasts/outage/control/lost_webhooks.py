@@ -17,10 +17,11 @@ from virt_admit.forecasts.drain.control.webhook_reach import CONTROL, STARTS, We
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.placement import quotas
 from virt_admit.forecasts.placement.components import service_pods
-from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.commands import about, typed
+from virt_admit.model.evidence.writes import missing_services
 from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import SERVICE, VALIDATING_CONFIGURATION
+from virt_admit.model.kubernetes.kinds import VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
@@ -101,7 +102,7 @@ def unread(cluster: Cluster) -> str:
 
 
 def _silence(webhook: Webhook, loss: Loss) -> Iterator[SilentWebhook]:
-    cluster, (namespace, name) = loss.cluster, webhook.service
+    cluster = loss.cluster
     if webhook.expired:
         remedy = typed("repair the operator that renews it", _described(webhook))
         yield SilentWebhook(
@@ -111,7 +112,7 @@ def _silence(webhook: Webhook, loss: Loss) -> Iterator[SilentWebhook]:
     try:
         if not service_endpoints.is_described(cluster):
             return
-        backing = service_endpoints.backing(cluster, namespace, name)
+        backing = service_endpoints.backing(cluster, *webhook.service)
         found = (
             service_pods.of_service(webhook.service, cluster)
             if backing.nodes and backing.nodes <= loss.lost
@@ -122,10 +123,7 @@ def _silence(webhook: Webhook, loss: Loss) -> Iterator[SilentWebhook]:
         yield SilentWebhook(webhook, reason, "let virt-admit read it", None)
         return
     if backing.problem:
-        remedy = typed(
-            f"repair the pods of Service {namespace}/{name}",
-            kubectl("describe", SERVICE, name, namespace),
-        )
+        remedy = missing_services.of_silent(webhook.service, backing.problem, cluster)
         yield SilentWebhook(
             webhook, f"{webhook.title} fails closed, and {backing.problem}", remedy, True
         )

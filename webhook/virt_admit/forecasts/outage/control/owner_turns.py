@@ -51,8 +51,6 @@ _REPLACES: Final = "controlplane.cluster.x-k8s.io/remediation-for"
 """The annotation of a Machine with the one that it replaces, as JSON."""
 _HEALTHY: Final = 3600
 """Seconds after which another failure counts as a new one, if ``minHealthyPeriod`` is not set."""
-_FOREVER: Final = 10**9
-"""Seconds. A longer period of the API is as long as this one."""
 
 Doubts = Iterator[str]
 
@@ -329,6 +327,6 @@ def _retries(control: Object) -> tuple[int, int, int | None]:
             found = parse_duration(older[field].value) // SECOND if found is None else found
         except ValueError:
             found = default
-        return min(max(found, 0), _FOREVER)
+        return clock.bounded(found)
 
     return seconds("minHealthyPeriod", _HEALTHY), seconds("retryPeriod", 0), most

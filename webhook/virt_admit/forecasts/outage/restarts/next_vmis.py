@@ -21,7 +21,6 @@ from virt_admit.model.kubernetes.kinds import POD, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
-from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = {
     VM: ("status.startFailure.consecutiveFailCount",),
@@ -126,5 +125,5 @@ def _ended_pods(cluster: Cluster) -> Mapping[str, bool]:
             and owner["kind"].text == "VirtualMachineInstance"
             and (uid := owner["uid"].text)
         ):
-            found[uid] = found.get(uid, True) and pod.at("status", "phase").text in FINISHED
+            found[uid] = found.get(uid, True) and pod.ended
     return found

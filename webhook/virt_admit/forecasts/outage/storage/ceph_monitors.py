@@ -16,19 +16,20 @@ from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.storage import ceph_pools, disks
 from virt_admit.forecasts.outage.storage.disks import Disk, DiskLoss
 from virt_admit.model.commands import kubectl, merge_patch, typed
+from virt_admit.model.evidence import writers
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import names
-from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     clock.READS,
     ceph_pools.READS,
     {
-        CEPH_CLUSTER: ("spec.external.enable", "spec.mon.count"),
+        CEPH_CLUSTER: ("metadata.ownerReferences", "spec.external.enable", "spec.mon.count"),
         POD: ("spec.nodeSelector", *CONDITIONS),
     },
 )
@@ -52,10 +53,7 @@ class _Monitor(NamedTuple):
 
     def is_down(self, cluster: Cluster) -> bool:
         """Whether it is down for longer than a restart takes."""
-        since = (
-            self.pod.condition("Ready")["lastTransitionTime"].text
-            or self.pod.metadata["creationTimestamp"].text
-        )
+        since = self.pod.condition("Ready")["lastTransitionTime"].text or self.pod.created
         age = clock.since(since, cluster)
         return not self.ready and age is not None and age >= _STARTS_WITHIN
 
@@ -95,11 +93,8 @@ def touched(loss: Loss) -> Iterator[Disk]:
 
 def _disks(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Disk]]:
     """Return the disks of all known VMIs on Ceph by driver, Ceph cluster and pool."""
-    found: dict[tuple[str, str, str], list[Disk]] = {}
     every = (disk for some in cluster.cached(disks.by_volume).values() for disk in some)
-    for disk in filter(is_of_ceph, every):
-        found.setdefault((disk.driver, disk.cluster, disk.pool), []).append(disk)
-    return found
+    return grouped(filter(is_of_ceph, every), lambda disk: (disk.driver, disk.cluster, disk.pool))
 
 
 def _cluster_of(disk: Disk, cluster: Cluster) -> Object | None:
@@ -144,12 +139,14 @@ def _remedy(ceph: Object, down: Sequence[_Monitor], monitors: Sequence[_Monitor]
         first = down[0]
         described = kubectl("describe", POD, first.pod.name, first.pod.namespace)
         return typed(f"repair monitor {names(sorted(each.name for each in down))} first", described)
-    if len(monitors) < _SAFE:
-        command = merge_patch(
-            CEPH_CLUSTER, ceph.name, ceph.namespace, {"spec": {"mon": {"count": _SAFE}}}
-        )
-        return typed("run three monitors on three nodes", command)
-    return "run the monitors on more nodes or zones, so that a majority of them is left"
+    if len(monitors) >= _SAFE:
+        return "run the monitors on more nodes or zones, so that a majority of them is left"
+    words = "run three monitors on three nodes"
+    if (owner := writers.owner_above(ceph)) is not None:
+        field = writers.field_above(ceph, "mon", "count")
+        return typed(f"{words} ({field})", owner.command("edit"))
+    count = {"spec": {"mon": {"count": _SAFE}}}
+    return typed(words, merge_patch(CEPH_CLUSTER, ceph.name, ceph.namespace, count))
 
 
 def _monitors(cluster: Cluster) -> Mapping[str, Sequence[_Monitor]]:
@@ -163,10 +160,10 @@ def _monitors(cluster: Cluster) -> Mapping[str, Sequence[_Monitor]]:
         name = labels.get("mon") or labels.get("ceph_daemon_id")
         if labels.get("app") != "rook-ceph-mon" or not name or "mon_canary" in labels:
             continue
-        if pod.at("status", "phase").text in FINISHED:
+        if pod.ended:
             continue
         bound = "kubernetes.io/hostname" in dict(pod.at("spec", "nodeSelector").texts)
-        ready = pod.condition("Ready")["status"].text == "True" and not pod.deleted
+        ready = pod.is_true("Ready") and not pod.deleted
         one = _Monitor(name, pod, ready, pod.at("spec", "nodeName").text or "", bound)
         before = found.get((pod.namespace, name))
         if before is None or not before.ready:

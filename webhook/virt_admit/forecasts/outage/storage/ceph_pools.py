@@ -18,7 +18,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CEPH_BLOCK_POOL, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.scheduler.pods import FINISHED
+from virt_admit.model.lookups import grouped
 
 READS: Final[Reads] = {
     CEPH_BLOCK_POOL: ("spec.failureDomain", "spec.replicated.size"),
@@ -76,8 +76,5 @@ def _osds(namespace: str, domain: str, cluster: Cluster) -> Iterator[tuple[str, 
 
 
 def _pods(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        if pod.labels.get("app") == _OSD and pod.at("status", "phase").text not in FINISHED:
-            found.setdefault(pod.namespace, []).append(pod)
-    return found
+    own = (pod for pod in cluster.known(POD) if pod.labels.get("app") == _OSD and not pod.ended)
+    return grouped(own, lambda pod: pod.namespace)

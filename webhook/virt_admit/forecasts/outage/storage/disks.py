@@ -11,7 +11,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, volume_of
 
 _CLUSTER: Final = "clusterID"
 """The attribute of Ceph's volumes that names their Ceph cluster."""
@@ -62,12 +62,7 @@ def of_claims(vmi: Object, claims: Sequence[str], cluster: Cluster) -> Iterator[
     """Yield the disks behind claims of a VM, without those that are not bound or not read."""
     namespace = vms.namespace_of(vmi)
     for name in dict.fromkeys(claims):
-        claim = find(cluster, PVC, namespace, name)
-        volume = (
-            find(cluster, PV, "", claim.at("spec", "volumeName").text or "")
-            if claim is not None
-            else None
-        )
+        volume = volume_of(find(cluster, PVC, namespace, name), cluster)
         csi = volume.at("spec", "csi") if volume is not None else None
         if csi is not None and (driver := csi["driver"].text):
             more = csi["volumeAttributes"]

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.budgets import longhorn_copies
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.storage import disks
 from virt_admit.forecasts.outage.storage.disks import Disk, DiskLoss
+from virt_admit.forecasts.placement.components.longhorn import longhorn_copies
 from virt_admit.model.commands import merge_patch, typed
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_VOLUME

@@ -10,22 +10,27 @@ event Unhealthy).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, argument, kubectl, logs_of, typed
-from virt_admit.model.evidence import pod_mutations
+from virt_admit.forecasts.placement.components import unpullable_images
+from virt_admit.model.commands import about, kubectl, logs_of, typed
+from virt_admit.model.evidence import busy_programs, kernel_modules, pod_mutations
 from virt_admit.model.kubernetes import clock, events, node_health, workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.workloads import CONTAINERS
 from virt_admit.model.kubevirt.settings import migration_network
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import command_of, cut, cut_middle, scheduler_words, without_command
+from virt_admit.model.messages import (
+    cut_middle,
+    scheduler_words,
+    unescaped,
+)
 from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler.node_selectors import tolerates
-from virt_admit.model.scheduler.pods import CONTAINERS, FINISHED
 
 CHANGED_READS: Final = pod_mutations.READS
 _STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
@@ -49,6 +54,8 @@ class BrokenPod(NamedTuple):
     """Whether its node does not report: nothing on that node can repair it."""
     ends: str = ""
     """What replaces it without an administrator, and when; empty: nothing is known to."""
+    uncreated: bool = False
+    """Whether an event says why it has no containers yet, of which ``pod_starts`` tells more."""
 
     @property
     def words(self) -> str:
@@ -73,7 +80,11 @@ def first(pods: Iterable[Object], cluster: Cluster) -> BrokenPod | None:
     """Return the first of these pods that is not ready, one whose cause is known before others;
     None: all are.
     """
-    found = [broken for pod in pods if (broken := of_pod(pod, cluster)) is not None]
+    return telling([each for pod in pods if (each := of_pod(pod, cluster)) is not None])
+
+
+def telling(found: Sequence[BrokenPod]) -> BrokenPod | None:
+    """Return the first of these whose cause is known, else the first; None: there is none."""
     return next((each for each in found if each.why), found[0] if found else None)
 
 
@@ -81,14 +92,13 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     """Return what is wrong with a pod; None: it is ready, has ended,
     or does not say whether it is.
     """
-    ready = pod.condition("Ready")
-    if ready["status"].text == "True" or pod.at("status", "phase").text in FINISHED:
+    if pod.is_true("Ready") or pod.ended:
         return None
-    if not ready.present and not any(True for _ in pod.at("status", "conditions").items()):
+    if not any(True for _ in pod.at("status", "conditions").items()):
         return None
-    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text)
     age = node_health.pod_unready_for(pod, node, cluster)
-    since = f" for {clock.duration(age)}" if age is not None else ""
+    since = clock.lasts(age)
     if node is not None and (silent := node_health.silent_for(node.name, cluster)):
         ends, remedy = _replacement(pod, node, cluster), _remedy_of_lost(pod, node, cluster)
         return BrokenPod(
@@ -97,14 +107,18 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     lost = migration_network.fault(pod, cluster)
     if lost is not None:
         return BrokenPod(pod, lost.why, since, lost.remedy)
+    if (image := unpullable_images.of_pod(pod, cluster)) is not None:
+        return BrokenPod(pod, image.what.replace(";", ","), since, image.remedy)
     why, container = _fault(pod)
+    remedy = _remedy(pod, why, container, cluster)
+    if not why:
+        why, uncreated = _told(pod, cluster)
+        return BrokenPod(pod, why, since, remedy, uncreated=uncreated)
     changed = _changed(pod, cluster) if why.startswith(_CRASHES) else ""
-    return BrokenPod(
-        pod,
-        f"{why}{changed}" or _probed(pod, cluster),
-        since,
-        _remedy(pod, why, container, cluster),
-    )
+    kernels = kernel_modules.of_end(pod, container, _last_message(pod, container), cluster)
+    if kernels is not None:
+        return BrokenPod(pod, f"{why}{changed}, and {kernels.words}", since, kernels.remedy)
+    return BrokenPod(pod, f"{why}{changed}", since, remedy)
 
 
 def changed(broken: BrokenPod, cluster: Cluster) -> BrokenPod:
@@ -113,13 +127,13 @@ def changed(broken: BrokenPod, cluster: Cluster) -> BrokenPod:
     policy = pod_mutations.alone(broken.pod, cluster) if own else ""
     if not policy:
         return broken
-    pod, command = broken.pod, command_of(broken.remedy)
+    pod = broken.pod
     why = f"{broken.why}, and {policy} changed this pod when it was created, but no ready sibling"
-    words = (
-        f"{without_command(broken.remedy)}; if that comes from the change, exclude "
+    remedy = (
+        f"{broken.remedy}; if that comes from the change, exclude "
         f"namespace {pod.namespace} from {policy}, then let its owner replace pod {pod.name}"
     )
-    return broken._replace(why=why, remedy=typed(words, command))
+    return broken._replace(why=why, remedy=remedy)
 
 
 def _name_of(owner: Field) -> str:
@@ -161,7 +175,7 @@ def _evicted(pod: Object, node: Object) -> datetime | None:
             continue
         covering = [each for each in tolerations if tolerates([each], taint.value)]
         times = [each.get("tolerationSeconds") for each in covering if isinstance(each, dict)]
-        limits = [max(0, each) for each in times if isinstance(each, int)]
+        limits = [max(0, each) for each in times if isinstance(each, int) and each < clock.LONGEST]
         if covering and not limits:  # tolerated without end
             continue
         added = clock.instant(taint["timeAdded"].text)
@@ -171,7 +185,7 @@ def _evicted(pod: Object, node: Object) -> datetime | None:
 
 
 def _is_replaced(pod: Object) -> bool:
-    return pod.controller is not None and pod.controller["kind"].text == _REPLICA_SET
+    return bool(pod.owned_by(_REPLICA_SET))
 
 
 def _remedy_of_lost(pod: Object, node: Object, cluster: Cluster) -> str:
@@ -210,14 +224,13 @@ def _changed(pod: Object, cluster: Cluster) -> str:
     is known to be, or it has none.
     """
     own = _generation(pod)
-    owner = pod.controller if own else None
-    if owner is None or owner["kind"].text != DAEMON_SET.kind:
+    if not own or not pod.owned_by(DAEMON_SET.kind):
         return ""
     older = next(
         (
             each
             for each in workloads.siblings(pod, cluster)
-            if 0 < _generation(each) < own and each.condition("Ready")["status"].text == "True"
+            if 0 < _generation(each) < own and each.is_true("Ready")
         ),
         None,
     )
@@ -253,16 +266,23 @@ _FEW: Final = 2
 _DIGITS: Final = 10
 
 
-def _probed(pod: Object, cluster: Cluster) -> str:
-    """Return what the readiness probe of a pod answers; empty: no event of the last minutes says
-    it."""
-    now = clock.now(cluster)
-    for reason, said in events.warnings(pod, now - _RECENT if now is not None else None, cluster):
+def _told(pod: Object, cluster: Cluster) -> tuple[str, bool]:
+    """Return what the readiness probe of a pod answers, or what keeps it from its volumes and its
+    network, and whether it is that; empty: no event of the last minutes says it."""
+    starts = pod.at("status", "phase").text == "Pending"
+    for reason, said in events.warnings(pod, clock.ago(_RECENT, cluster), cluster):
         if reason == "Unhealthy" and _PROBE in said:
-            return cut_middle(said.partition(_PROBE)[2].rstrip(". ").replace(";", ","), _SAID)
-    return ""
+            return _shortened(said.partition(_PROBE)[2]), False
+        if starts and reason in _OF_START:
+            return f"{reason}, {_shortened(said)}", True
+    return "", False
 
 
+def _shortened(said: str) -> str:
+    return cut_middle(said.rstrip(". ").replace(";", ","), _SAID)
+
+
+_OF_START: Final = (*events.OF_VOLUMES, "FailedCreatePodSandBox")
 _PROBE: Final = "Readiness probe failed: "
 _RECENT: Final = timedelta(minutes=10)
 _SAID: Final = 160
@@ -272,7 +292,7 @@ def _waits(reason: str, waiting: Field, end: str) -> str:
     """Return why a container waits: how it ended, which says more than a time between restarts,
     else the kubelet's words.
     """
-    said = cut(" ".join((waiting["message"].text or "").replace(";", ",").split()), _LONGEST)
+    said = cut_middle(" ".join((waiting["message"].text or "").replace(";", ",").split()), _LONGEST)
     return f"{reason}, {end}" if end else f"{reason}: {said}" if said else reason
 
 
@@ -290,7 +310,10 @@ def _end(pod: Object, name: str, ended: Field | None) -> str:
     single = len(list(pod.at("spec", "containers").items())) == 1
     last = _last_words(ended["message"].text or "")
     code = f"exit code {ended['exitCode'].integer}{f' ({last})' if last else ''}"
-    return f"{'it' if single else f'container {name}'} ends with {code}"
+    before = pod.at("status", "initContainerStatuses").items()
+    first = any(each["name"].text == name for each in before)
+    called = f"init container {name}" if first else "it" if single else f"container {name}"
+    return f"{called} ends with {code}"
 
 
 def _last_words(said: str) -> str:
@@ -300,14 +323,18 @@ def _last_words(said: str) -> str:
     A message is written on purpose, or it is the end of the log (terminationMessagePolicy).
     """
     lines = [" ".join(each.split()) for each in said.splitlines() if each.strip()]
-    line = next(filter(_ERROR.search, lines), lines[-1] if lines else "")
-    return cut_middle(_PLACE.sub("", line).rstrip(". ").replace(";", ","), _SAID)
+    telling = [each for each in lines if not _NO_ERROR.match(each)] or lines
+    line = next(filter(_ERROR.search, telling), telling[-1] if telling else "")
+    words = unescaped(_PLACE.sub("", line)).rstrip(". ").replace(";", ",")
+    return cut_middle(words, _SAID)
 
 
 _ERROR: Final = re.compile(
-    r"error|fail|fatal|panic|already|cannot|can't|denied|refused|unable|invalid|not found",
+    r"error|fail|fatal|panic|already|cannot|can't|could not|denied|refused|unable|invalid|"
+    r"not found",
     re.IGNORECASE,
 )
+_NO_ERROR: Final = re.compile(r"(?:INFO|DEBUG)\b")
 _PLACE: Final = re.compile(r"^(?:[\d:. -]{8,26} )?(?:\[\w+\](?:\[\d+\])? )?[\w/.-]+\.go \d+: ")
 """``2026-02-09 05:44:36.099 [WARNING][9] startup/startup.go 990: ``: where in its program a line
 was written."""
@@ -327,17 +354,35 @@ def _remedy(pod: Object, why: str, container: str, cluster: Cluster) -> str:
         not why.startswith(_CRASHES) and " ends with " not in why and _KILLED not in why
     ):
         return typed(f"repair pod {pod.name}", described)
-    choice = (
-        ("-c", argument(container)) if len(list(pod.at("spec", "containers").items())) > 1 else ()
-    )
-    logs = logs_of(pod, *choice, "--previous")
-    if needed := _NO_ENDPOINT.search(_last_message(pod, container)):
+    named = container.removeprefix("?")
+    logs, said = logs_of(pod, "--previous", container=named), _last_message(pod, container)
+    if busy := busy_programs.remedy(pod, named, said):
+        return busy
+    if needed := _NO_ENDPOINT.search(said):
         first = f"repair Service {needed[2]}/{needed[1]} first, which has no endpoint"
         words = f"{first}, as the last log of pod {pod.name} says"
         return typed(words, kubectl("describe", SERVICE, needed[1], needed[2]))
     if _KILLED in why:
         return _more_memory(pod, container, logs, cluster)
+    if said.strip():
+        return typed(f"correct what pod {pod.name} says as it ends{_where(pod, cluster)}", logs)
     return typed(f"repair pod {pod.name}, whose last log says why it ends", logs)
+
+
+def _where(pod: Object, cluster: Cluster) -> str:
+    """Return where the cause of a pod's end is, by the other pods of its DaemonSet with the same
+    template; empty: there are none, or some of them are ready and some are not.
+    """
+    node, name = pod.at("spec", "nodeName").text, pod.owned_by(DAEMON_SET.kind)
+    alike = (e for e in workloads.siblings(pod, cluster) if _generation(e) == _generation(pod))
+    others = [each for each in alike if each.name != pod.name]
+    if not name or not node or not others:
+        return ""
+    ready = sum(each.is_true("Ready") for each in others)
+    if ready == len(others):
+        alone = "its only sibling is" if ready == 1 else f"its {ready} siblings are"
+        return f", on {node}: {alone} ready"
+    return "" if ready else f", in DaemonSet {name}: none of its {len(others) + 1} pods is ready"
 
 
 _NO_ENDPOINT: Final = re.compile(
@@ -363,13 +408,12 @@ def _last_message(pod: Object, name: str) -> str:
 def _more_memory(pod: Object, container: str, logs: str, cluster: Cluster) -> str:
     """Return what gives a container more memory: in its DaemonSet, unless that has an owner, which
     would take it back."""
-    owner, limit = pod.controller, limit_of(pod, container)
+    name, limit = pod.owned_by(DAEMON_SET.kind), limit_of(pod, container)
     amount = f"more memory{f' than {limit}' if limit else ''}"
-    if owner is None or owner["kind"].text != DAEMON_SET.kind:
+    if not name:
         return typed(
             f"give container {container} of pod {pod.name} {amount}, and see what it did last", logs
         )
-    name = owner["name"].text or ""
     whose = f"give container {container} of DaemonSet {pod.namespace}/{name} {amount}"
     daemon = find(cluster, DAEMON_SET, pod.namespace, name)
     top = daemon.controller if daemon is not None else None

@@ -107,6 +107,13 @@ def _lost_users(volume: Object, on: str, cluster: Cluster) -> Iterator[str]:
             yield node.name
 
 
+def is_in_use(volume: Object, node: Object) -> bool:
+    """Return whether the kubelet of a node says that it has a volume in use."""
+    return any(
+        each.text == _unique_name(volume) for each in node.at("status", "volumesInUse").items()
+    )
+
+
 def _unique_name(volume: Object) -> str:
     """Return how the kubelet calls a volume
     (kubernetes/kubernetes:pkg/volume/util/util.go#GetUniqueVolumeName).
@@ -148,7 +155,7 @@ def _one_primary(
 ) -> BusyVolume | None:
     """Return that LINSTOR lets one node write; None: two may, or its driver sees to that."""
     name = volume.at("spec", "storageClassName").text or ""
-    found = find(cluster, STORAGE_CLASS, "", name) if name else None
+    found = find(cluster, STORAGE_CLASS, "", name)
     release = _release(on, cluster) or _release(there, cluster)
     if found is None or release is None or release >= _SETS_TWO or _allows(found):
         return None

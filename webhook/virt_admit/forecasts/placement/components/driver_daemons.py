@@ -11,7 +11,7 @@ longhorn/longhorn-manager:types/setting.go#SettingNameTaintToleration.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import about, argument, json_patch, kubectl, shell, typed
@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import (
     CSI_NODE,
     DAEMON_SET,
+    HCO,
     KUBEVIRT,
     LONGHORN_SETTING,
     NODE,
@@ -28,7 +29,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.kubevirt.settings import configuration, migration_limits, written_settings
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
 from virt_admit.model.scheduler import controller_taints
@@ -44,12 +45,16 @@ READS: Final[Reads] = union(
             "spec.template.spec.nodeSelector",
             "spec.template.spec.tolerations",
         ),
-        NODE: ("metadata.labels", "spec.taints"),
+        NODE: ("metadata.labels", "spec.taints", "spec.unschedulable"),
         CSI_NODE: ("spec.drivers.name",),
+        HCO: (),
         KUBEVIRT: (),
     },
 )
 
+NO_POD: Final = "no pod there: "
+HANDLER: Final = "virt-handler"
+"""KubeVirt's DaemonSet, which serves a node as a driver does."""
 _OWN: Final = tuple(
     {"key": f"node.kubernetes.io/{what}", "operator": "Exists"}
     for what in (
@@ -77,14 +82,19 @@ class AbsentPod(NamedTuple):
     """A DaemonSet without a pod on a node."""
 
     why: str
-    """``no pod there: DaemonSet NAMESPACE/NAME does not tolerate taint
-    dedicated=gpu:NoSchedule``.
-    """
+    """``DaemonSet NAMESPACE/NAME does not tolerate taint dedicated=gpu:NoSchedule``."""
     remedy: str
     lasts: bool = True
     """Whether it certainly does not come by itself, as after an update of the DaemonSet."""
     daemon: Object | None = None
     """The DaemonSet, where a taint keeps its pod away."""
+    for_ending: str = ""
+    """The remedy where pods that end there wait for its pod; empty: the other one does."""
+
+    @property
+    def words(self) -> str:
+        """Return ``no pod there: DaemonSet NAMESPACE/NAME does not tolerate …``."""
+        return f"{NO_POD}{self.why}"
 
 
 def absent(driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
@@ -106,21 +116,27 @@ def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> Absen
     found = find(cluster, NODE, "", node)
     if found is None or unlisted(cluster, POD):
         return None
-    begin, described = (
-        f"no pod there: DaemonSet {daemon.full_name}",
-        about("describe", daemon, DAEMON_SET),
-    )
+    begin = f"DaemonSet {daemon.full_name}"
+    described = about("describe", daemon, DAEMON_SET)
     refusing = list(_untolerated(daemon, found))
     if taints := [each for each in refusing if not _goes_again(each, cluster)]:
         several = len(taints) > 1
         tolerate = f"let DaemonSet {daemon.full_name} tolerate {'them' if several else 'it'}"
         setting = _setting(driver, daemon, taints, cluster)
-        instead = f"or, as a decision, take the taint{'s' * several} off {node}"
-        remedy = typed(f"{tolerate}{setting.where} ({instead})", setting.command)
-        return AbsentPod(f"{begin} does not tolerate {_written(taints)}", remedy, daemon=daemon)
+        instead = f" (or, as a decision, take the taint{'s' * several} off {node})"
+        # nodes for VMs alone are tainted on purpose
+        instead = "" if driver == HANDLER else instead
+        remedy = typed(f"{tolerate}{setting.where}{instead}", setting.command)
+        why = f"{begin} does not tolerate {_written(taints)}"
+        evicts = any(each["effect"].text == "NoExecute" for each in taints)
+        at_once = _untainted(found, taints) if driver == _LONGHORN and evicts else ""
+        return AbsentPod(why, remedy, daemon=daemon, for_ending=at_once)
     if demands := list(_unmet(daemon, found)):
+        setting = _setting(driver, daemon, (), cluster)
+        where = setting.where if driver == HANDLER else ""
         remedy = typed(
-            f"let it run on {node}: change what it demands, or label the node", described
+            f"let it run on {node}: change what it demands{where}, or label the node",
+            setting.command if where else described,
         )
         return AbsentPod(f"{begin} demands {names(demands, 120)}", remedy)
     if refusing:
@@ -171,7 +187,7 @@ def lost(node: Object, cluster: Cluster) -> Iterator[str]:
     for driver, gone in stale(cluster).get(node.name, {}).items():
         yield (
             f"No volume of driver {driver} can be mounted on this node, although its CSINode still "
-            f"lists the driver: {gone.why}. {capital(gone.remedy)}"
+            f"lists the driver: {gone.words}. {capital(gone.remedy)}"
         )
 
 
@@ -259,6 +275,21 @@ def _unmet(daemon: Object, node: Object) -> Iterator[str]:
         yield "another node by its node affinity"
 
 
+def _untainted(node: Object, taints: Sequence[Field]) -> str:
+    """Return that taints are taken off a node whose volumes no pod of Longhorn can detach:
+    its own setting waits for that. What the taints were set for need not be over.
+    """
+    name = argument(node.name)
+    first = f", after a cordon ({shell('kubectl', 'cordon', name)})"
+    first = "" if node.at("spec", "unschedulable").boolean else first
+    these = (f"{each['key'].text}{_value(each)}:{each['effect'].text}-" for each in taints)
+    return typed(
+        f"take the taint{'s' * (len(taints) > 1)} off {node.name}{first} (Longhorn's setting "
+        "taint-toleration waits until all its volumes are detached), and next time drain first",
+        shell("kubectl", "taint", "nodes", name, *these),
+    )
+
+
 class _Setting(NamedTuple):
     """Where the tolerations of a DaemonSet are set: the words after its name, and the command."""
 
@@ -269,6 +300,11 @@ class _Setting(NamedTuple):
 def _setting(driver: str, daemon: Object, taints: Sequence[Field], cluster: Cluster) -> _Setting:
     """Return where the tolerations of a DaemonSet are set, so that no owner takes them back."""
     owner = daemon.controller
+    kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
+    if driver == HANDLER and kubevirt is not None:
+        added = [_toleration(each) for each in taints]
+        command = written_settings.tolerating(kubevirt, added, cluster)
+        return _Setting(f" by {written_settings.placement(kubevirt, cluster)}", command)
     if driver.endswith(_CEPH) and _is_of_rook(daemon, cluster):
         settings = kubectl("edit", _CONFIG_MAP, f"{_ROOK}-config", daemon.namespace)
         return _Setting(" by CSI_PLUGIN_TOLERATIONS of Rook's operator", settings)
@@ -284,6 +320,21 @@ def _setting(driver: str, daemon: Object, taints: Sequence[Field], cluster: Clus
         edit = shell("kubectl", "edit", which, argument(name), "-n", daemon.namespace)
         return _Setting(f" in {kind} {name}, which owns it", edit)
     return _Setting(", also in its chart or operator", _tolerating(daemon, taints))
+
+
+def wanted(daemon: Object, node: Object, cluster: Cluster) -> Sequence[dict[str, Any]]:
+    """Return the tolerations that a DaemonSet lacks for a node,
+    but for taints that go by themselves.
+    """
+    taints = _untolerated(daemon, node)
+    return [_toleration(each) for each in taints if not _goes_again(each, cluster)]
+
+
+def _toleration(taint: Field) -> dict[str, Any]:
+    """Return what tolerates a taint, and nothing else."""
+    value = taint["value"].text
+    same = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
+    return {"key": taint["key"].text, **same, "effect": taint["effect"].text}
 
 
 def _is_of_rook(daemon: Object, cluster: Cluster) -> bool:

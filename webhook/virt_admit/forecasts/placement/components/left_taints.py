@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
+from virt_admit.forecasts.placement.components.drivers import shared_taints
+from virt_admit.forecasts.placement.components.drivers.shared_taints import SharedTaint
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
@@ -27,6 +29,7 @@ from virt_admit.model.scheduler import controller_taints
 READS: Final[Reads] = union(
     clock.READS,
     node_pods.READS,
+    shared_taints.READS,
     {
         NODE: ("metadata.creationTimestamp", "spec.taints"),
         DAEMON_SET: (
@@ -128,7 +131,7 @@ _MOST: Final = 10
 """The nodes that one command names."""
 
 
-def of_node(node: Object, cluster: Cluster) -> Iterator[tuple[Field, AgentTaint]]:
+def of_node(node: Object, cluster: Cluster) -> Iterator[tuple[Field, AgentTaint | SharedTaint]]:
     """Yield the taints of a node that nothing removes,
     as far as DaemonSets and pods could be read.
     """
@@ -137,15 +140,15 @@ def of_node(node: Object, cluster: Cluster) -> Iterator[tuple[Field, AgentTaint]
             of_key(taint["key"].text or "", cluster) if taint["effect"].text in _BINDING else None
         )
         if found is not None and node.name in found.nodes:
-            yield taint, found._replace(own=node.name)
+            yield taint, found._replace(own=node.name) if isinstance(found, AgentTaint) else found
 
 
-def of_key(key: str, cluster: Cluster) -> AgentTaint | None:
+def of_key(key: str, cluster: Cluster) -> AgentTaint | SharedTaint | None:
     """Return the taint with this key if nothing removes it; None: its agent is installed,
     or that is not known.
     """
     if not controller_taints.is_of_start(key):
-        return None
+        return shared_taints.known(cluster).get(key)
     return cluster.cached(_left).get(key) or cluster.cached(_stale).get(key)
 
 
@@ -231,7 +234,7 @@ def _installed(cluster: Cluster) -> Iterator[str]:
 
 
 def _is_new(node: Object, cluster: Cluster) -> bool:
-    age = clock.since(node.metadata["creationTimestamp"].text, cluster)
+    age = clock.age(node, cluster)
     return age is not None and age < _NEW
 
 
@@ -254,8 +257,8 @@ def _is_of(obj: Object, words: tuple[str, ...]) -> bool:
     return any(word in text for word in words)
 
 
-def of_refusals(refusals: Mapping[str, str], cluster: Cluster) -> AgentTaint | None:
-    """Return the start-up taint that keeps a pod off a node, and that nothing removes; None:
+def of_refusals(refusals: Mapping[str, str], cluster: Cluster) -> AgentTaint | SharedTaint | None:
+    """Return the taint that keeps a pod off a node, and that nothing removes; None:
     none is known.
     """
     # a node without other causes first
@@ -266,7 +269,11 @@ def of_refusals(refusals: Mapping[str, str], cluster: Cluster) -> AgentTaint | N
         for cause in each
         if cause.startswith("taint ")
     )
-    found = filter(None, (of_key(key, cluster) for key in keys))
-    return next(
-        (each for each in found if each.running is None or refusals.keys() & {*each.nodes}), None
-    )
+    for key in keys:
+        found = of_key(key, cluster)
+        if found is None:
+            continue
+        gone = isinstance(found, AgentTaint) and found.running is None
+        if gone or refusals.keys() & {*found.nodes}:
+            return found
+    return None

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import LONGHORN_NODE, LONGHORN_VOLUME
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
-from virt_admit.model.messages import cut
+from virt_admit.model.lookups import find_named
+from virt_admit.model.messages import cut_middle
 
 DRIVER: Final = "driver.longhorn.io"
 READS: Final[Reads] = {
@@ -71,14 +71,14 @@ def report(node: str, error: str, cluster: Cluster) -> LonghornReport | None:
     Longhorn reports multipathd also where its devices are excluded, and packages that few volumes
     need.
     """
-    own = next((each for each in cluster.known(LONGHORN_NODE) if each.name == node), None)
+    own = find_named(cluster, LONGHORN_NODE, node)
     for kind, check in _CHECKS.items() if own is not None else ():
         found = own.condition(kind)  # type: ignore[union-attr]
         fits = not check.words or any(word in error.lower() for word in check.words)
         if found["status"].text != "False" or not fits:
             continue
         said = (
-            cut(found["message"].text or "", _LONGEST)
+            cut_middle(found["message"].text or "", _LONGEST)
             if check.says or not found["reason"].text
             else ""
         )
@@ -94,9 +94,7 @@ def is_whole(volume: str, node: str, cluster: Cluster) -> bool:
     """Return whether a volume of Longhorn is attached to a node and has its data: it is not what
     keeps a mount from working.
     """
-    found: Object | None = next(
-        (each for each in cluster.known(LONGHORN_VOLUME) if each.name == volume), None
-    )
+    found = find_named(cluster, LONGHORN_VOLUME, volume)
     if found is None:
         return False
     status = found["status"]

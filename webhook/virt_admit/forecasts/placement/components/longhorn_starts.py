@@ -4,7 +4,8 @@ A volume is attached once its engine runs. A migration has a second engine on th
 copy of each replica. Sources:
 longhorn/longhorn-manager:controller/volume_controller.go#openVolumeDependentResources
 #prepareReplicasAndEngineForMigration #isReplicaValidForMigration,
-:controller/instance_handler.go#createInstance, :controller/engine_image_controller.go
+:controller/instance_handler.go#createInstance,
+:datastore/longhorn.go#GetDefaultInstanceManagerByNodeRO, :controller/engine_image_controller.go
 #syncNodeDeploymentMap,
 :controller/volume_attachment_controller.go#updateStatusForDesiredAttachingAttachmentTicket; issues
 longhorn/longhorn#11994, #12311, #4386, #2475.
@@ -12,13 +13,19 @@ longhorn/longhorn#11994, #12311, #4386, #2475.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
-from virt_admit.forecasts.placement.components.longhorn import backing_images, dangling_migrations
+from virt_admit.forecasts.placement.components.longhorn import (
+    backing_images,
+    dangling_migrations,
+    kubelet_refusals,
+    longhorn_copies,
+    tickets_left,
+    volume_users,
+)
 from virt_admit.model.commands import about, argument, logs_of, shell, typed
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
@@ -29,17 +36,17 @@ from virt_admit.model.kubernetes.kinds import (
     LONGHORN_IMAGE,
     LONGHORN_MANAGER,
     LONGHORN_REPLICA,
-    LONGHORN_SETTING,
     LONGHORN_VOLUME,
+    POD,
     PV,
-    Kind,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, find_named, grouped
 from virt_admit.model.messages import cut_middle, names
 
 _INSTANCE: Final = (
+    "spec.dataEngine",
     "spec.desireState",
     "spec.image",
     "spec.nodeID",
@@ -53,6 +60,10 @@ READS: Final[Reads] = union(
     node_health.READS,
     backing_images.READS,
     dangling_migrations.READS,
+    longhorn_copies.READS,
+    longhorn_copies.OF_RELEASE,
+    tickets_left.READS,
+    kubelet_refusals.READS,
     {
         PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
         LONGHORN_VOLUME: ("spec.migrationNodeID", "status.currentNodeID", "status.state"),
@@ -60,14 +71,12 @@ READS: Final[Reads] = union(
         LONGHORN_REPLICA: (
             *_INSTANCE,
             "spec.engineName",
-            "spec.failedAt",
             "spec.lastFailedAt",
             "spec.migrationEngineName",
         ),
         LONGHORN_IMAGE: ("spec.image", "status.nodeDeploymentMap"),
-        LONGHORN_MANAGER: ("spec.nodeID", "status.currentState"),
+        LONGHORN_MANAGER: ("spec.dataEngine", "spec.nodeID", "status.currentState"),
         LONGHORN_ATTACHMENT: ("spec", "status.attachmentTicketStatuses"),
-        LONGHORN_SETTING: ("value",),
     },
 )
 DRIVER: Final = "driver.longhorn.io"
@@ -86,12 +95,32 @@ class LonghornCause(NamedTuple):
     remedy: str
     lasts: bool = False
     """Whether each further attempt certainly meets the same cause."""
+    of_node: bool = False
+    """Whether the node of the engine is to blame, so that another may attach the volume."""
 
 
 class _Reason(NamedTuple):
     why: str
     remedy: str
     lasts: bool = False
+    of_node: bool = False
+    refused: bool = False
+    """Whether the kubelet of the node refuses what should run there."""
+
+
+def data_engine(obj: Object) -> str:
+    """Return the data engine of a volume, of an instance of it, or of an instance manager."""
+    return obj.at("spec", "dataEngine").text or "v1"
+
+
+def refused_manager(node: str, engine: str, cluster: Cluster) -> LonghornCause | None:
+    """Return why the kubelet of a node refuses the instance managers of a data engine; None:
+    it does not.
+    """
+    reason = _of_manager(node, engine, cluster)
+    if reason is None or not reason.refused:
+        return None
+    return LonghornCause(reason.why, reason.remedy, of_node=True)
 
 
 def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
@@ -112,7 +141,7 @@ def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
     if held is not None:
         return LonghornCause(held.words, held.remedy, held.lasts)
     moves = own.at("spec", "migrationNodeID").text == node
-    known = entry(cluster, _replicas, own.name) or ()
+    known = entry(cluster, longhorn_copies.by_volume, own.name) or ()
     copies = [
         each for each in known if engine is None or not moves or engine.name in _engines_of(each)
     ]
@@ -146,7 +175,10 @@ def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
                 f"see why longhorn-manager on {on} does not start it", _logs(on, instance, cluster)
             ),
         )
-    return LonghornCause(f"{what}: {reason.why}", reason.remedy, reason.lasts)
+    # another node may attach it only if its engine is to run where the pod is
+    of_node = reason.of_node and instance is engine and on == node
+    what = f"Longhorn attaches no volume on {on}" if of_node else what
+    return LonghornCause(f"{what}: {reason.why}", reason.remedy, reason.lasts, of_node)
 
 
 def _of_all(replicas: Sequence[Object], volume: Object) -> LonghornCause:
@@ -166,11 +198,7 @@ def _volume(name: str, cluster: Cluster) -> Object | None:
     csi = found.at("spec", "csi") if found is not None else None
     if csi is None or csi["driver"].text != DRIVER:
         return None
-    return cluster.cached(_volumes).get(csi["volumeHandle"].text or name)
-
-
-def _volumes(cluster: Cluster) -> Mapping[str, Object]:
-    return {each.name: each for each in cluster.known(LONGHORN_VOLUME)}
+    return find_named(cluster, LONGHORN_VOLUME, csi["volumeHandle"].text or name)
 
 
 def _engine(volume: Object, node: str, cluster: Cluster) -> Object | None:
@@ -186,18 +214,8 @@ def _engine(volume: Object, node: str, cluster: Cluster) -> Object | None:
 
 
 def _engines(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    return _by_volume(cluster, LONGHORN_ENGINE)
-
-
-def _replicas(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    return _by_volume(cluster, LONGHORN_REPLICA)
-
-
-def _by_volume(cluster: Cluster, kind: Kind) -> Mapping[str, Sequence[Object]]:
-    found: dict[str, list[Object]] = {}
-    for each in sorted(cluster.known(kind), key=lambda one: one.name):
-        found.setdefault(each.at("spec", "volumeName").text or "", []).append(each)
-    return found
+    every = sorted(cluster.known(LONGHORN_ENGINE), key=lambda each: each.name)
+    return grouped(every, lambda each: each.at("spec", "volumeName").text or "")
 
 
 def _engines_of(replica: Object) -> tuple[str | None, str | None]:
@@ -243,7 +261,7 @@ def _reason(instance: Object, volume: Object, cluster: Cluster, *, copied: bool)
         return _Reason(f"{node} {silent}", typed(f"repair {node}", command))
     return (
         _of_image(instance, node, cluster)
-        or _of_manager(node, cluster)
+        or _of_manager(node, data_engine(instance), cluster)
         or (_of_copy(instance, volume, cluster) if copied else None)
         or _of_words(instance, node, cluster)
     )
@@ -278,9 +296,7 @@ def _of_image(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
             else None
         )
         if absent is not None:
-            return _Reason(
-                f"{why}, {absent.why.removeprefix('no pod there: ')}", absent.remedy, absent.lasts
-            )
+            return _Reason(f"{why}, {absent.why}", absent.remedy, absent.lasts)
         return _Reason(
             why,
             typed(
@@ -291,27 +307,50 @@ def _of_image(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
     return None
 
 
-def _of_manager(node: str, cluster: Cluster) -> _Reason | None:
-    """Return that no instance manager runs on the node, in whose pod the instance would run."""
+def _of_manager(node: str, engine: str, cluster: Cluster) -> _Reason | None:
+    """Return that no instance manager of a data engine runs on the node, in whose pod the instance
+    would run.
+
+    The kubelet refuses none of them if one may still start.
+    """
     own = [
-        each for each in cluster.known(LONGHORN_MANAGER) if each.at("spec", "nodeID").text == node
+        each
+        for each in cluster.known(LONGHORN_MANAGER)
+        if each.at("spec", "nodeID").text == node and data_engine(each) == engine
     ]
-    states = {_state(each) for each in own}
-    if not own or _RUNNING in states:
+    if any(_state(each) == _RUNNING for each in own):
         return None
-    first = own[0]
-    command = shell("kubectl", "describe", "pod", argument(first.name), "-n", first.namespace)
+    reasons = (_of_stopped(each, node, cluster) for each in own)
+    return min(reasons, key=lambda reason: reason.refused, default=None)
+
+
+def _of_stopped(manager: Object, node: str, cluster: Cluster) -> _Reason:
+    begin = f"instance manager {manager.name} does not run"
+    pod = find(cluster, POD, manager.namespace, manager.name)
+    refused = kubelet_refusals.of_pod(pod, cluster) if pod is not None else None
+    if refused is not None:
+        of_cpu = refused.why.startswith("OutOfcpu") and refused.way
+        ways = f"{refused.way}, or {_LESS_CPU} {node}" if of_cpu else refused.way
+        command = shell("kubectl", "describe", "node", argument(node))
+        way = typed(ways or f"remove that cause on {node}", command)
+        return _Reason(f"{begin}: {refused.why}", way, of_node=True, refused=True)
+    broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
+    if broken is not None and broken.why:
+        return _Reason(f"{begin}: its {broken.words}", broken.remedy, of_node=True)
+    command = shell("kubectl", "describe", "pod", argument(manager.name), "-n", manager.namespace)
     return _Reason(
-        f"instance manager {first.name} is {_state(first)}",
-        typed(f"repair the pod of that name on {node}", command),
+        f"{begin} ({_state(manager)})", typed(f"repair the pod of that name on {node}", command)
     )
 
 
+_LESS_CPU: Final = "set a smaller spec.instanceManagerCPURequest in Longhorn's node"
+"""It stands above the setting guaranteed-instance-manager-cpu, whose change makes Longhorn delete
+all instance managers (controller/setting_controller.go#updateInstanceManagerCPURequest).
+"""
 _KEEPS_TIME: Final = ((1, 9, 3), (1, 10, 1))
 """The releases that regard a copy with ``lastFailedAt`` as failed and copy that field
 (longhorn/longhorn#12311).
 """
-_VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 
 
 def _of_copy(replica: Object, volume: Object, cluster: Cluster) -> _Reason | None:
@@ -319,11 +358,12 @@ def _of_copy(replica: Object, volume: Object, cluster: Cluster) -> _Reason | Non
     last = replica.at("spec", "lastFailedAt").text
     source = any(
         each.at("spec", "lastFailedAt").text == last and each.name != replica.name
-        for each in entry(cluster, _replicas, volume.name) or ()
+        for each in entry(cluster, longhorn_copies.by_volume, volume.name) or ()
     )
-    release = find(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
-    numbers = _VERSION.match(release["value"].text or "") if release is not None else None
-    if not last or not source or (numbers and tuple(map(int, numbers.groups())) not in _KEEPS_TIME):
+    if not last or not source:
+        return None
+    release = longhorn_copies.release(volume, cluster)
+    if release and release not in _KEEPS_TIME:
         return None
     return _Reason(
         f"this copy has lastFailedAt {last} of its source; Longhorn 1.9.3 and 1.10.1 replace it "
@@ -384,12 +424,7 @@ def _of_ticket(volume: Object, node: str, cluster: Cluster) -> LonghornCause | N
     """Return what Longhorn says of the attachment to a node,
     and who keeps the volume on another node.
     """
-    known = (
-        each
-        for each in cluster.known(LONGHORN_ATTACHMENT)
-        if each.at("spec", "volume").text == volume.name
-    )
-    attachment = next(known, None)
+    attachment = next(iter(volume_users.tickets_of(volume.name, cluster)), None)
     if attachment is None:
         return None
     tickets = dict(attachment.at("spec", "attachmentTickets").entries())
@@ -403,11 +438,8 @@ def _of_ticket(volume: Object, node: str, cluster: Cluster) -> LonghornCause | N
         "",
     )
     here = volume.at("status", "currentNodeID").text
-    others = sorted(
-        f"{key} ({each['type'].text})"
-        for key, each in tickets.items()
-        if here and each["nodeID"].text == here
-    )
+    keeping = {key: each for key, each in tickets.items() if here and each["nodeID"].text == here}
+    others = sorted(f"{key} ({each['type'].text})" for key, each in keeping.items())
     if not said or (here != node and not others and here):
         return None
     there = volume.at("spec", "migrationNodeID").text
@@ -418,24 +450,19 @@ def _of_ticket(volume: Object, node: str, cluster: Cluster) -> LonghornCause | N
         )
         ways = f"end that first: see which pod of the VM stays on {here} or {there}"
         return LonghornCause(words, typed(ways, about("describe", attachment, LONGHORN_ATTACHMENT)))
-    kept = f"; ticket {names(others)} keeps it on {here}" if here and here != node else ""
-    remedy = typed(
-        f"end what uses the volume on {here}" if kept else "see why",
-        about("describe", attachment, LONGHORN_ATTACHMENT),
+    if not here or here == node:
+        see = typed("see why", about("describe", attachment, LONGHORN_ATTACHMENT))
+        return LonghornCause(f"Longhorn says {said}", see)
+    kept = tickets_left.kept(volume, here, attachment, keeping, cluster)
+    return LonghornCause(
+        f"Longhorn says {said}; ticket {names(others)} keeps it on {here}{kept.words}", kept.remedy
     )
-    return LonghornCause(f"Longhorn says {said}{kept}", remedy)
 
 
 def _said(status: Field) -> str:
     """Return why a ticket is not satisfied; empty: it is, or nothing says so."""
-    return next(_unsatisfied(status), "") if status["satisfied"].boolean is False else ""
-
-
-def _unsatisfied(status: Field) -> Iterator[str]:
-    for each in status["conditions"].items():
-        if (
-            each["type"].text == "Satisfied"
-            and each["status"].text == "False"
-            and each["message"].text
-        ):
-            yield cut_middle(" ".join((each["message"].text or "").split()), _LONGEST)
+    if status["satisfied"].boolean is not False:
+        return ""
+    own = (each for each in status["conditions"].items() if each["type"].text == "Satisfied")
+    said = (each["message"] for each in own if each["status"].text == "False")
+    return next((cut_middle(each.words, _LONGEST) for each in said if each.text), "")

@@ -13,10 +13,11 @@ import json
 import re
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement.components.drivers import missing_device_files
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import MUTATING_CONFIGURATION, NAMESPACE, VM, VMI
+from virt_admit.model.kubernetes.kinds import MUTATING_CONFIGURATION, NAMESPACE, VM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest, gets
 from virt_admit.model.kubevirt.instances import vmis
@@ -31,6 +32,7 @@ _MISSING: Final = re.compile(
 _KINDS: Final = {"secret": kinds.guess("v1", "Secret"), "configmap": kinds.guess("v1", "ConfigMap")}
 _HARVESTER: Final = "harvester-mutator"
 _RANCHER: Final = ("app", "rancher")
+READS: Final = missing_device_files.READS
 
 
 class MissingObject(NamedTuple):
@@ -41,14 +43,17 @@ class MissingObject(NamedTuple):
 
 
 def of_pod(pod: Object, said: str, cluster: Cluster) -> MissingObject | None:
-    """Return the object that a pod lacks by the words of its kubelet; None: they name none."""
+    """Return the object, or the device file of its node, that a pod lacks by the words of its
+    kubelet; None: they name none.
+    """
     match = _MISSING.search(said)
     if match is None:
-        return None
+        lacked = missing_device_files.of_pod(pod, said, cluster)
+        return MissingObject(*lacked) if lacked is not None else None
     volume, kind, name = match.groups()
     title = f"{_KINDS[kind].kind} {pod.namespace}/{name}"
     listed = kubectl("get", _KINDS[kind], "", pod.namespace)
-    owner = _instance(pod, cluster)
+    owner = vm_ledger.vmi_of(pod, cluster)
     if owner is None:
         lacks = f"{title} of volume {volume} does not exist"
         return MissingObject(
@@ -61,12 +66,6 @@ def of_pod(pod: Object, said: str, cluster: Cluster) -> MissingObject | None:
     by = f"webhook {names(adders, 80)}" if len(adders) == 1 else "an admission webhook"
     what = f"{by} adds volume {volume}, whose {title} does not exist"
     return MissingObject(what, _without(pod, owner, adders, title))
-
-
-def _instance(pod: Object, cluster: Cluster) -> Object | None:
-    """Return the VMI of a launcher pod; None: the pod is another one, or its VMI is not known."""
-    name = vm_ledger.vmi_name(pod)
-    return find(cluster, VMI, pod.namespace, name) if name else None
 
 
 def _names(vmi: Object, name: str) -> bool:

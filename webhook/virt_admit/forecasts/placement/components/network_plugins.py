@@ -23,12 +23,11 @@ from virt_admit.model.evidence.full_ranges import UsedUpRange
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import FINAL_PHASES, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import count, cut_middle, names
-from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     full_ranges.READS,
@@ -65,7 +64,7 @@ def remedy(
     broken = broken_agent(plugin, pod, since, cluster)
     if broken is not None and broken.why:
         return repair(broken, cluster)
-    other = _served(node, since or clock.instant(pod.metadata["creationTimestamp"].text), cluster)
+    other = _served(node, since or clock.instant(pod.created), cluster)
     if other is not None:
         works = f"{_called(plugin)} works on {node} for pod {other.full_name}"
         return typed(f"{works}, so see what it lacks for this one", logs)
@@ -109,8 +108,7 @@ class FailingPlugin(NamedTuple):
 
     def words(self, cluster: Cluster) -> str:
         """Return ``network plugin calico fails for 14 min (3 pods, such as shop/a): ERROR``."""
-        age = clock.since(self.since.isoformat(), cluster)
-        lasts = f" for {clock.duration(age)}" if age is not None else ""
+        lasts = clock.lasting(self.since.isoformat(), cluster)
         some, first = count(len(self.pods), "pod"), self.pods[0].full_name
         if self.full is not None:
             waiting = "pod" if len(self.pods) == 1 else "pods"
@@ -182,7 +180,7 @@ def _error(event: Object, pod: Object, cluster: Cluster) -> tuple[str, _Error] |
     pod alone.
     """
     said, begun = events.message(event), clock.instant(event["firstTimestamp"].text)
-    begun = begun or clock.instant(event.metadata["creationTimestamp"].text)
+    begun = begun or clock.instant(event.created)
     named, error = NAMED.search(said), _ERROR.search(said) or _UNNAMED.search(said)
     plugin, full = named[1] if named else "", full_ranges.of(said, _node(pod), cluster)
     if error is None or begun is None:
@@ -204,19 +202,19 @@ def _events(cluster: Cluster) -> Iterator[tuple[Object, Object]]:
     for reason in ("FailedCreatePodSandBox", "FailedKillPod"):
         for event in events.known(POD.kind, reason, cluster):
             of, time = event["involvedObject"], events.time_of(event)
-            pod = find(cluster, POD, of["namespace"].text or "", of["name"].text or "-")
+            pod = find(cluster, POD, of["namespace"].text or "", of["name"].text)
             if pod is None or recent is None or time is None or time < recent:
                 continue
             ends = reason == "FailedKillPod"
             phase = pod.at("status", "phase").text
-            if (ends and pod.deleted) or (not ends and phase not in (*FINISHED, "Running")):
+            if (ends and pod.deleted) or (not ends and phase not in (*FINAL_PHASES, "Running")):
                 yield event, pod
 
 
 def _has_served(node: str, since: datetime, cluster: Cluster) -> bool:
     """Return whether a pod that was created on a node after a time has got its network there."""
     for pod in entry(cluster, _ready_pods, node) or ():
-        created = clock.instant(pod.metadata["creationTimestamp"].text)
+        created = clock.instant(pod.created)
         if created is None or created >= since:
             return True
     return False
@@ -224,12 +222,9 @@ def _has_served(node: str, since: datetime, cluster: Cluster) -> bool:
 
 def _ready_pods(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     """Return the ready pods that are not in the network of their node, by node."""
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        own = pod.at("spec", "hostNetwork").boolean is not True
-        if own and pod.condition("Ready")["status"].text == "True":
-            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
-    return found
+    own = (pod for pod in cluster.known(POD) if not pod.at("spec", "hostNetwork").boolean)
+    ready = (pod for pod in own if pod.is_true("Ready"))
+    return grouped(ready, _node)
 
 
 PATIENCE: Final = timedelta(minutes=5)
@@ -254,10 +249,34 @@ def broken_agent(
     """
     node = pod.at("spec", "nodeName").text or ""
     found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
-    begun = since or clock.instant(pod.metadata["creationTimestamp"].text)
+    begun = since or clock.instant(pod.created)
     if found is None or _served(node, begun, cluster) is not None:
         return None
     return broken_pods.of_pod(found, cluster)
+
+
+def with_agent(words: str, said: str, pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
+    """Return why a pod has no network, with the state of its plugin's agent if that is not ready.
+
+    The agent is the cause of an error that says that it does not answer, or has not set the plugin
+    up, as calico-node writes its nodename and its token. Another error has a cause of its own,
+    which the agent may have met too.
+    """
+    named = NAMED.search(said)
+    broken = broken_agent(named[1], pod, None, cluster) if named is not None else None
+    if broken is None or not broken.why:
+        return words
+    if _NO_ANSWER.search(said):
+        return broken.full_words if brief else f"{words}, because {broken.full_words}"
+    return words if brief else f"{words}, and {broken.full_words}"
+
+
+_NO_ANSWER: Final = re.compile(
+    r"connection (?:refused|reset)|\.sock\b|no such file or directory|failed to find plugin|"
+    r"not initialized|uninitialized|time[d ]*out|deadline exceeded|\bunavailable\b|\bEOF\b|"
+    r"not (?:ready|running|responding)|unauthorized",
+    re.IGNORECASE,
+)
 
 
 def repair(broken: BrokenPod, cluster: Cluster) -> str:
@@ -272,7 +291,7 @@ def _own_address(broken: BrokenPod, cluster: Cluster) -> str:
     each of them. The record of a node that was renamed keeps the address of the node, too
     (projectcalico/calico:node/pkg/lifecycle/startup/startup.go, #checkConflictingNodes).
     """
-    node = find(cluster, NODE, "", broken.pod.at("spec", "nodeName").text or "")
+    node = find(cluster, NODE, "", broken.pod.at("spec", "nodeName").text)
     found = _TAKEN.search(broken.why)
     if node is None or not _addresses(node):
         return ""
@@ -281,11 +300,9 @@ def _own_address(broken: BrokenPod, cluster: Cluster) -> str:
     if found is not None:
         return _choose(broken.pod, node, found[2], found[3], cluster)
     announced = _foreign(node, "4") if broken.pod.labels.get("k8s-app") == "calico-node" else ""
-    return (
-        _choose(broken.pod, node, "4", announced, cluster)
-        if announced and "BGP" in broken.why
-        else ""
-    )
+    if announced and "BGP" in broken.why:
+        return _choose(broken.pod, node, "4", announced, cluster)
+    return ""
 
 
 def _choose(pod: Object, node: Object, family: str, address: str, cluster: Cluster) -> str:
@@ -404,7 +421,7 @@ def _served(node: str, since: datetime | None, cluster: Cluster) -> Object | Non
     None: none is known.
     """
     for pod in entry(cluster, _ready_pods, node) or ():
-        created = clock.instant(pod.metadata["creationTimestamp"].text)
+        created = clock.instant(pod.created)
         if is_launcher(pod) and since is not None and created is not None and created >= since:
             return pod
     return None

@@ -17,13 +17,16 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
+from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.evidence import kernel_modules
+from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import CSI_NODE, POD, PV, PVC
+from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE, POD, PV, PVC
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, volume_of
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.volumes import Claim
 
@@ -31,7 +34,13 @@ READS: Final[Reads] = union(
     clock.READS,
     driver_daemons.READS,
     driver_faults.READS,
-    {POD: ("status.phase",), PVC: ("spec.volumeName",), PV: ("spec.csi.driver",)},
+    kernel_modules.READS,
+    node_health.READS,
+    {
+        POD: ("status.conditions", "status.containerStatuses", "status.phase"),
+        PVC: ("spec.volumeName",),
+        PV: ("spec.csi.driver",),
+    },
 )
 LACKS: Final = "CSI driver "
 """How each reason begins that a node lacks a driver, or that this attaches no volume."""
@@ -52,14 +61,16 @@ def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     """Return the drivers that a node lacks although another node has them, by node.
 
     Nodes without a CSINode are left out. A driver that its CSINode lists is lacking, too, if the
-    pod that registers it is gone and cannot come back, or if the kubelet says so.
+    pod that registers it is gone and cannot come back, if that pod has not started its containers
+    for some time, as after a reboot, or if the kubelet says so.
     """
     found, gone = cluster.cached(_registered), driver_daemons.without_pod(cluster)
     known = frozenset[str]().union(*found.values())
     lost = {
         node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()
     }
-    for node, driver in _reported(cluster):
+    waiting = ((node, each) for node, drivers in unstarted(cluster).items() for each in drivers)
+    for node, driver in (*_reported(cluster), *waiting):
         if driver not in gone.get(node, {}):  # else it lasts, or its pod may come at any moment
             lost.setdefault(node, set()).add(driver)
     absent = {node: known - own | lost.get(node, set()) for node, own in found.items()}
@@ -129,7 +140,7 @@ def served(filters: FilterPipeline, cluster: Cluster, back: Collection[str] = ()
 
 def words(driver: str, node: str, cluster: Cluster) -> str:
     """Return what brings a driver back to a node, without a command."""
-    pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
+    pod = _pod(driver, node, cluster)
     return (
         f"repair {f'pod {pod.name}' if pod is not None else f'the pod of driver {driver}'} on "
         f"{node}"
@@ -141,9 +152,8 @@ def remedy(driver: str, node: str, cluster: Cluster) -> str:
     fault = driver_faults.of_driver(driver, cluster)
     if fault is not None and driver not in lacking(cluster).get(node, ()):
         return fault.remedy
-    pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
-    broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
-    if broken is not None:
+    pod = _pod(driver, node, cluster)
+    if (broken := agent(driver, node, cluster)) is not None:
         return broken.remedy
     if (absent := driver_daemons.absent(driver, node, cluster)) is not None:
         return absent.remedy
@@ -166,16 +176,78 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
     """Return the pod that does not register a driver, in brackets; empty: nothing is wrong with it,
     or it is not known.
     """
-    pod = node_pods.of_driver(driver, node_pods.of_node(node, cluster))
+    pod = _pod(driver, node, cluster)
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
     if broken is not None:
-        return f" ({broken.words})"
+        cause = agent(driver, node, cluster) or broken
+        first = f"{broken.words}, and " if cause.pod.name != broken.pod.name else ""
+        return f" ({first}{cause.words})"
     if pod is not None or unlisted(cluster, POD):
         return ""
     if (absent := driver_daemons.absent(driver, node, cluster)) is not None:
-        return f" ({absent.why})"
+        return f" ({absent.words})"
     daemon = cluster.cached(_daemons).get(driver)
     return f" (DaemonSet {daemon} has no pod there)" if daemon else ""
+
+
+def agent(driver: str, node: str, cluster: Cluster) -> BrokenPod | None:
+    """Return the pod on a node that keeps a driver from serving it: the one that registers it, or
+    another one of the same software, if that alone tells why that one is not ready; None: it is.
+    """
+    here, own = node_pods.of_node(node, cluster), _pod(driver, node, cluster)
+    broken = broken_pods.of_pod(own, cluster) if own is not None else None
+    if own is None or broken is None or broken.why:
+        return broken
+    others = (pod for pod in here if pod.namespace == own.namespace and pod.name != own.name)
+    found = broken_pods.first(node_pods.of_software(driver, others), cluster)
+    return found if found is not None and found.why else broken
+
+
+def is_broken(driver: str, node: str, cluster: Cluster) -> bool:
+    """Return whether the pod of ``agent`` is broken for longer than a start takes."""
+    found, own = agent(driver, node, cluster), find(cluster, NODE, "", node)
+    age = node_health.pod_unready_for(found.pod, own, cluster) if found is not None else None
+    return age is not None and age >= _LASTING
+
+
+@cached
+def unstarted(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
+    """Return by node the drivers whose pod there runs none of its containers for some time: it
+    waits for its init containers. The kubelet forgets a driver with a reboot, its CSINode does not.
+    """
+    found = {
+        node: tuple(each for each in sorted(drivers) if _waits(each, node, cluster))
+        for node, drivers in cluster.cached(_registered).items()
+    }
+    return {node: drivers for node, drivers in found.items() if drivers}
+
+
+def _waits(driver: str, node: str, cluster: Cluster) -> bool:
+    own, pod = find(cluster, NODE, "", node), _pod(driver, node, cluster)
+    if own is None or not own.is_true("Ready") or pod is None or pod.deleted:
+        return False
+    here = node_pods.of_node(node, cluster)
+    if any(map(_runs, node_pods.may_register(driver, here))):
+        return False
+    known = any(True for _ in pod.at("status", "containerStatuses").items())
+    if not known or pod.at("status", "phase").text != "Pending":
+        return False
+    age = node_health.pod_unready_for(pod, own, cluster)
+    return pod.condition("Ready")["status"].text == "False" and age is not None and age >= _LASTING
+
+
+def _pod(driver: str, node: str, cluster: Cluster) -> Object | None:
+    """Return the pod that registers a driver on a node, one that runs before others; None: none is
+    known."""
+    here = node_pods.of_node(node, cluster)
+    running = filter(_runs, node_pods.may_register(driver, here))
+    return node_pods.of_driver(driver, running) or node_pods.of_driver(driver, here)
+
+
+def _runs(pod: Object) -> bool:
+    """Return whether a container of a pod runs, beside those that only prepare it."""
+    boxes = pod.at("status", "containerStatuses").items()
+    return any(each.at("state", "running").present for each in boxes)
 
 
 def _daemons(cluster: Cluster) -> dict[str, str]:
@@ -210,7 +282,7 @@ def _reported(cluster: Cluster) -> Iterator[tuple[str, str]]:
         if named is None or now is None or first is None or last is None:
             continue
         about = event["involvedObject"]
-        pod = find(cluster, POD, about["namespace"].text or "", about["name"].text or "")
+        pod = find(cluster, POD, about["namespace"].text or "", about["name"].text)
         lasts = now - first >= _LASTING and now - last <= _LASTING
         if lasts and about["kind"].text == POD.kind and pod is not None and not pod.deleted:
             on = pod.at("spec", "nodeName").text or ""
@@ -224,10 +296,5 @@ _LASTING: Final = timedelta(minutes=5)
 
 def of_claim(namespace: str, claim: str, cluster: Cluster) -> str:
     """Return the driver of a claim's volume; empty: it has none, or that could not be read."""
-    found = find(cluster, PVC, namespace, claim) if claim else None
-    volume = (
-        find(cluster, PV, "", found.at("spec", "volumeName").text or "")
-        if found is not None
-        else None
-    )
+    volume = volume_of(find(cluster, PVC, namespace, claim), cluster)
     return (volume.at("spec", "csi", "driver").text or "") if volume is not None else ""

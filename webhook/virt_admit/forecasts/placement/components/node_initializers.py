@@ -102,7 +102,7 @@ def of_node(node: Object, cluster: Cluster) -> WaitingNode | None:
             and controller_taints.is_of_registration(key)
             and taint["effect"].text in ("NoSchedule", "NoExecute")
         ):
-            begun = taint["timeAdded"].text or node.metadata["creationTimestamp"].text
+            begun = taint["timeAdded"].text or node.created
             return WaitingNode(node, key, who, clock.since(begun, cluster), _broken(key, cluster))
     return None
 
@@ -120,9 +120,7 @@ def first(cluster: Cluster) -> WaitingNode | None:
     Another one that is added would wait as well.
     """
     known = sorted(cluster.known(NODE), key=lambda node: node.name)
-    found = (
-        of_node(node, cluster) for node in known if node.condition("Ready")["status"].text == "True"
-    )
+    found = (of_node(node, cluster) for node in known if node.is_true("Ready"))
     return next(
         (
             each
@@ -139,16 +137,14 @@ def keeps_off(refusals: Mapping[str, str], cluster: Cluster) -> WaitingNode | No
     ``refusals``: why each node refuses the pod.
     """
     found = first(cluster)
-    return (
-        found
-        if found is not None and refusals.get(found.node.name) == f"taint {found.key}"
-        else None
-    )
+    if found is not None and refusals.get(found.node.name) == f"taint {found.key}":
+        return found
+    return None
 
 
 def _broken(key: str, cluster: Cluster) -> BrokenPod | None:
     pods = [pod for pod in _pods(key, cluster) if not pod.deleted]
-    ready = any(pod.condition("Ready")["status"].text == "True" for pod in pods)
+    ready = any(pod.is_true("Ready") for pod in pods)
     return None if ready else broken_pods.first(pods, cluster)
 
 

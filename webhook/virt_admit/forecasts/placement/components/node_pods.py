@@ -9,7 +9,7 @@ manifests give them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_admit.model.commands import logs_of
@@ -17,6 +17,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import grouped
 
 READS: Final[Reads] = {
     POD: ("metadata.ownerReferences", "spec.containers.name", "spec.nodeName", "status.phase")
@@ -39,12 +40,30 @@ def of_driver(driver: str, pods: Iterable[Object]) -> Object | None:
     return most_likely(driver, ((daemon(pod), pod) for pod in pods))
 
 
+def may_register(driver: str, pods: Iterable[Object]) -> Iterator[Object]:
+    """Yield the pods that may register a CSI driver: during an update a node may have two."""
+    return (pod for pod in pods if of_driver(driver, (pod,)) is not None)
+
+
+def of_software(driver: str, pods: Iterable[Object]) -> Iterator[Object]:
+    """Yield the pods whose DaemonSet has a word of the name of a CSI driver, as longhorn-manager
+    has of driver.longhorn.io: they are of the same software, as far as names tell."""
+    words = _words(driver)
+    for pod in pods:
+        if not words.isdisjoint(re.split(r"[^a-z0-9]+", daemon(pod).lower())):
+            yield pod
+
+
+def _words(driver: str) -> frozenset[str]:
+    return frozenset(re.split(r"[^a-z0-9]+", driver.lower())) - _ENDS - {""}
+
+
 def most_likely(driver: str, named: Iterable[tuple[str, Object]]) -> Object | None:
     """Return which of these objects most likely registers a CSI driver; None: none of these does.
 
     ``named``: each with the name of its DaemonSet.
     """
-    words = sorted({*re.split(r"[^a-z0-9]+", driver.lower())} - _ENDS, key=len, reverse=True)
+    words = sorted(_words(driver), key=len, reverse=True)
     rated = [(_share(name, words), each) for name, each in named if _OF_DRIVERS.search(name)]
     best = max(rated, key=lambda each: each[0], default=(0.0, None))
     return best[1] if best[0] > _ENOUGH else None
@@ -52,7 +71,7 @@ def most_likely(driver: str, named: Iterable[tuple[str, Object]]) -> Object | No
 
 def controller_of(driver: str, cluster: Cluster) -> Object | None:
     """Return a pod of the controller of a CSI driver, by its name; None: none is known."""
-    words = sorted({*re.split(r"[^a-z0-9]+", driver.lower())} - _ENDS, key=len, reverse=True)
+    words = sorted(_words(driver), key=len, reverse=True)
     rated = [
         (_share(_CONTROLS.sub("", name), words), "csi" in name, pod)
         for pod in sorted(cluster.known(POD), key=lambda each: each.full_name)
@@ -66,8 +85,7 @@ def controller_of(driver: str, cluster: Cluster) -> Object | None:
 
 def deployment_of(pod: Object) -> str:
     """Return the name of the Deployment of a pod; empty: it has none."""
-    owner = pod.controller
-    return _owner(pod) if owner is not None and owner["kind"].text == "ReplicaSet" else ""
+    return _owner(pod) if pod.owned_by("ReplicaSet") else ""
 
 
 def _attaches(pod: Object) -> bool:
@@ -86,9 +104,7 @@ _HASH: Final = re.compile(r"-[a-z0-9]{1,10}\Z")
 
 def _owner(pod: Object) -> str:
     """Return the name of the Deployment or StatefulSet of a pod; empty: it has none."""
-    owner = pod.controller
-    kind, name = (owner["kind"].text, owner["name"].text or "") if owner is not None else ("", "")
-    return _HASH.sub("", name) if kind == "ReplicaSet" else name if kind == "StatefulSet" else ""
+    return _HASH.sub("", pod.owned_by("ReplicaSet")) or pod.owned_by("StatefulSet")
 
 
 def logs(pod: Object) -> str:
@@ -126,12 +142,7 @@ def of_plugin(plugin: str, pods: Sequence[Object]) -> Object | None:
 
 def daemon(pod: Object) -> str:
     """Return the DaemonSet of a pod; empty: none has made it."""
-    owner = pod.controller
-    return (
-        (owner["name"].text or "")
-        if owner is not None and owner["kind"].text == "DaemonSet"
-        else ""
-    )
+    return pod.owned_by("DaemonSet")
 
 
 def _share(name: str, words: Iterable[str]) -> float:
@@ -142,9 +153,6 @@ def _share(name: str, words: Iterable[str]) -> float:
     return 1 - len(rest) / len(own) if own else 0.0
 
 
-def _by_node(cluster: Cluster) -> dict[str, Sequence[Object]]:
-    found: dict[str, list[Object]] = {}
-    for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
-        if daemon(pod):
-            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
-    return dict(found)
+def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    own = sorted(filter(daemon, cluster.known(POD)), key=lambda each: each.full_name)
+    return grouped(own, lambda pod: pod.at("spec", "nodeName").text or "")

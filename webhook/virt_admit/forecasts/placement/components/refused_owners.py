@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.kinds import PV, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migratability, vms
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, volume_of
 
 READS: Final[Reads] = {
     PVC: ("spec.storageClassName", "spec.volumeName"),
@@ -91,16 +91,9 @@ def _disks(vmi: Object, cluster: Cluster) -> Iterator[_Disk]:
     """Yield the volumes of a VMI that have a claim with a known PersistentVolume."""
     for volume in vms.vmi_spec(vmi)["volumes"].items():
         named = migratability.claim_of(volume)
-        claim = (
-            find(cluster, PVC, vms.namespace_of(vmi), named.text)
-            if named is not None and named.text
-            else None
-        )
-        pv = (
-            find(cluster, PV, "", claim.at("spec", "volumeName").text or "-")
-            if claim is not None
-            else None
-        )
+        name = named.text if named is not None else None
+        claim = find(cluster, PVC, vms.namespace_of(vmi), name)
+        pv = volume_of(claim, cluster)
         if claim is not None and pv is not None:
             yield _Disk(volume["name"].text or "", claim, pv)
 

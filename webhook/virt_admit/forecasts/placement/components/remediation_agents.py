@@ -15,7 +15,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import driver_daemons
 from virt_admit.forecasts.placement.components.driver_daemons import AbsentPod
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, logs_of, merge_patch, typed
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SNR, SNR_CONFIG
 from virt_admit.model.kubernetes.objects import Object
@@ -35,9 +35,11 @@ READS: Final[Reads] = union(
         DAEMON_SET: ("spec.template.metadata.labels",),
         POD: ("metadata.labels", "spec.nodeName"),
         NODE: (f"metadata.annotations.{REBOOT_CAPABLE}",),
+        SNR_CONFIG: ("spec.customDsTolerations", "spec.isSoftwareRebootEnabled"),
     },
 )
 _TOLERATIONS: Final = "customDsTolerations"
+_BY_SOFTWARE: Final = "isSoftwareRebootEnabled"
 _INTOLERANT: Final = " does not tolerate "
 WITHOUT: Final = f"no {SNR.kind} agent"
 
@@ -56,16 +58,18 @@ def missing(name: str, cluster: Cluster) -> AbsentPod | None:
     capable = node.annotations.get(REBOOT_CAPABLE)
     if capable == "true":
         return None
+    says = "says that it cannot" if capable == "false" else "does not say that it can"
     why = (
-        f"its {SNR.kind} agent does not say that it can reboot it (annotation {REBOOT_CAPABLE} is "
+        f"its {SNR.kind} agent {says} reboot it (annotation {REBOOT_CAPABLE} is "
         f"{capable or 'not set'})"
     )
-    way = (
-        "give it a watchdog device or set isSoftwareRebootEnabled: true, and see the log of its "
-        "agent"
-    )
-    pod = agents[name]
-    return AbsentPod(why, typed(way, about("logs", pod, POD)), lasts=capable is not None)
+    way = f"give it a watchdog device or set {_BY_SOFTWARE}: true"
+    config = _config(daemon, cluster)
+    if config is not None and config.at("spec", _BY_SOFTWARE).boolean is False:
+        remedy = typed(way, about("edit", config, SNR_CONFIG))
+    else:
+        remedy = typed(f"{way}, and see the log of its agent", logs_of(agents[name]))
+    return AbsentPod(why, remedy, lasts=capable is not None)
 
 
 def reason(name: str, cluster: Cluster) -> str:
@@ -80,14 +84,28 @@ def _absent(daemon: Object, name: str, cluster: Cluster) -> AbsentPod | None:
     found = driver_daemons.of_daemon(daemon, "", name, cluster)
     if found is None:
         return None
-    why = found.why.replace("no pod there:", f"{WITHOUT} runs there:", 1)
-    owner = daemon.controller
-    if found.daemon is None or owner is None or owner["kind"].text != SNR_CONFIG.kind:
+    why = f"{WITHOUT} runs there: {found.why}"
+    config, node = _config(daemon, cluster), find(cluster, NODE, "", name)
+    owner, command = daemon.owned_by(SNR_CONFIG.kind), command_of(found.remedy)
+    if config is not None and node is not None:
+        given = [each.value for each in config.at("spec", _TOLERATIONS).items()]
+        data = {"spec": {_TOLERATIONS: [*given, *driver_daemons.wanted(daemon, node, cluster)]}}
+        owner, command = config.name, merge_patch(SNR_CONFIG, config.name, config.namespace, data)
+    if found.daemon is None or not owner:
         return found._replace(why=why)
     taints = why.partition(_INTOLERANT)[2]
-    config = f"{owner['kind'].text} {owner['name'].text}"
-    way = f"set {_TOLERATIONS} of {config} for {taints}, so that its agent runs there"
-    return found._replace(why=why, remedy=typed(way, command_of(found.remedy)))
+    way = f"set {_TOLERATIONS} of {SNR_CONFIG.kind} {owner} for {taints}, so that its agent runs"
+    return found._replace(why=why, remedy=typed(way, command))
+
+
+def _config(daemon: Object, cluster: Cluster) -> Object | None:
+    """Return what the operator makes the DaemonSet of: it takes back what is changed there.
+
+    There is one in a cluster (``selfnoderemediationconfig_types.go#ConfigCRName``).
+    """
+    own = (each for each in cluster.known(SNR_CONFIG) if each.namespace == daemon.namespace)
+    name = daemon.owned_by(SNR_CONFIG.kind)
+    return next((each for each in own if not name or each.name == name), None)
 
 
 def _daemon(cluster: Cluster) -> Object | None:

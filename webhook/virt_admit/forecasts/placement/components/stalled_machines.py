@@ -23,10 +23,10 @@ from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DEPLOYMENT, IP_CLAIM, NODE, POD
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.workloads import CONTAINERS
 from virt_admit.model.remediation import machine_starts
 from virt_admit.model.remediation.machine_starts import OverdueMachine
 from virt_admit.model.scheduler.node_selectors import tolerates
-from virt_admit.model.scheduler.pods import CONTAINERS
 
 _PROVIDER: Final = "cluster.x-k8s.io/provider"
 _TOLERATIONS: Final = ("spec", "template", "spec", "tolerations")
@@ -106,7 +106,7 @@ def of_cluster(cluster: Cluster) -> Mapping[str, StalledMachine]:
     for machine in sorted(
         cluster.known(CAPI_MACHINE) if idle else (), key=lambda each: each.full_name
     ):
-        age = clock.since(machine.metadata["creationTimestamp"].text, cluster)
+        age = clock.age(machine, cluster)
         if (
             machine.deleted
             or machine_nodes.node_name(machine, cluster)
@@ -127,38 +127,38 @@ def here(cluster: Cluster) -> Sequence[StalledMachine]:
     """Return those of them that are to become nodes of this cluster:
     its Cluster has Machines with nodes here.
     """
-    own = cluster.cached(_clusters)
-    return [each for each in of_cluster(cluster).values() if _cluster(each.machine) in own]
+    own = cluster.cached(clusters)
+    return [each for each in of_cluster(cluster).values() if cluster_of(each.machine) in own]
 
 
 def waiting(cluster: Cluster) -> Sequence[OverdueMachine]:
     """Return the Machines that are to become nodes of this cluster and have none for some time,
     the oldest first.
     """
-    own = cluster.cached(_clusters)
+    own = cluster.cached(clusters)
     found = [
         (age, machine)
         for machine in cluster.known(CAPI_MACHINE)
         if not machine.deleted
-        and _cluster(machine) in own
+        and cluster_of(machine) in own
         and not machine_nodes.node_name(machine, cluster)
-        if (age := clock.since(machine.metadata["creationTimestamp"].text, cluster)) is not None
-        and age >= _PATIENCE
+        if (age := clock.age(machine, cluster)) is not None and age >= _PATIENCE
     ]
     found.sort(key=lambda each: (-each[0], each[1].full_name))
     return [machine_starts.described(machine, cluster) for _, machine in found]
 
 
-def _clusters(cluster: Cluster) -> frozenset[tuple[str, str]]:
+def clusters(cluster: Cluster) -> frozenset[tuple[str, str]]:
     """Return namespace and name of the Clusters that have Machines with nodes of this cluster."""
     known = {node.name for node in cluster.known(NODE)}
     machines = cluster.known(CAPI_MACHINE)
     return frozenset(
-        _cluster(each) for each in machines if machine_nodes.node_name(each, cluster) in known
+        cluster_of(each) for each in machines if machine_nodes.node_name(each, cluster) in known
     )
 
 
-def _cluster(machine: Object) -> tuple[str, str]:
+def cluster_of(machine: Object) -> tuple[str, str]:
+    """Return namespace and name of the Cluster of a Machine, or of what makes Machines."""
     return machine.namespace, machine.at("spec", "clusterName").text or ""
 
 
@@ -263,10 +263,10 @@ def _fault(deployment: Object, cluster: Cluster) -> IdleController | None:
         for each in cluster.known(POD, deployment.namespace)
         if each.labels.get(_PROVIDER) == provider
     ]
-    if not pods or any(each.condition("Ready")["status"].text == "True" for each in pods):
+    if not pods or any(each.is_true("Ready") for each in pods):
         return None
     pod = min(pods, key=lambda each: (bool(each.at("spec", "nodeName").text), each.name))
-    age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
+    age = clock.age(pod, cluster)
     if age is None or age < _PATIENCE:
         return None
     if (taint := _closed_by(pod, cluster)) is not None:

@@ -110,20 +110,18 @@ def _last_without(cluster: Cluster) -> Object | None:
         default=None,
     )
     served = (pod for pod in launchers if any(pod.annotations.get(key) for key in _GIVEN))
-    return (
-        failed
-        if failed is not None and all(_created(pod) <= _created(failed) for pod in served)
-        else None
-    )
+    if failed is not None and all(_created(pod) <= _created(failed) for pod in served):
+        return failed
+    return None
 
 
 def _created(pod: Object) -> float:
-    moment = clock.instant(pod.metadata["creationTimestamp"].text)
+    moment = clock.instant(pod.created)
     return moment.timestamp() if moment is not None else 0
 
 
 def _of_failing(pod: Object, cluster: Cluster) -> bool:
-    vmi = find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod))
+    vmi = vm_ledger.vmi_of(pod, cluster)
     return vmi is not None and _fails(vmi)
 
 

@@ -17,13 +17,13 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import events
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD, VM, VMI
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, DEPLOYMENT, POD, STATEFUL_SET, VM
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.workloads import CONTAINERS
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, maker_of
 from virt_admit.model.messages import cut_middle, names
-from virt_admit.model.scheduler.pods import CONTAINERS
 
 _INVALID: Final = "InvalidImageName"
 _FAILED: Final = frozenset((_INVALID, "ErrImagePull", "ImagePullBackOff"))
@@ -106,14 +106,14 @@ def _waiting(pod: Object) -> Iterator[tuple[str, str]]:
             if waiting["reason"].text in _FAILED and (status["name"].text or "").startswith(_DISK):
                 yield (
                     waiting["reason"].text or "",
-                    " ".join((waiting["message"].text or "").split()),
+                    waiting["message"].words,
                 )
 
 
 def _told(pod: Object, image: str, cluster: Cluster, message: str) -> str:
     """Return what the runtime says where each pull of an image fails alike; empty: one may work."""
     about = (
-        " ".join((each["message"].text or "").split())
+        each["message"].words
         for each in events.known("Pod", "Failed", cluster)
         if each.at("involvedObject", "name").text == pod.name and each.namespace == pod.namespace
     )
@@ -209,6 +209,39 @@ def of_start(pod: Object, said: str, cluster: Cluster) -> UnpullableImage | None
     return None
 
 
+def of_pod(pod: Object, cluster: Cluster) -> UnpullableImage | None:
+    """Return which image a pod waits for, whose pull fails; None: none is known to."""
+    for kind in CONTAINERS:
+        for status in pod.at("status", kind).items():
+            waiting = status.at("state", "waiting")
+            said = f"{waiting['reason'].text}: {waiting['message'].words}"
+            if (found := of_start(pod, said, cluster)) is not None:
+                return found
+    return None
+
+
+def awaited(pod: Object) -> Iterator[str]:
+    """Yield the images that a pod waits for, whose pull fails."""
+    for kind in CONTAINERS:
+        for status in pod.at("status", kind).items():
+            if status.at("state", "waiting", "reason").text in _FAILED and status["image"].text:
+                yield status["image"].text or ""
+
+
+def maker(pod: Object, cluster: Cluster) -> str:
+    """Return the object from which a pod of an operator or a workload has its image, as the begin
+    of a remedy; empty: it is not known."""
+    above = maker_of(pod, cluster)
+    kinds = {each.kind: each for each in (DAEMON_SET, DEPLOYMENT, STATEFUL_SET)}
+    kind = kinds.get((above["kind"].text or "") if above is not None else "")
+    if above is None or kind is None:
+        return ""
+    made = find(cluster, kind, pod.namespace, above["name"].text)
+    top = made.controller if made is not None else None
+    whose = top if top is not None else above
+    return f"in {whose['kind'].text} {whose['name'].text}, "
+
+
 def _of_container(
     pod: Object, container: str, image: str, said: str, cluster: Cluster
 ) -> UnpullableImage | None:
@@ -231,6 +264,8 @@ def _of_container(
     way = next(ways, f"see whether {node} can pull it")
     of_vm = volume and way.startswith(_IN_VM)
     vm = find(cluster, VM, pod.namespace, vm_ledger.vmi_name(pod)) if of_vm else None
+    if vm is None and way.startswith(_IN_VM):
+        way = f"{maker(pod, cluster)}{way}"
     if vm is None:
         return UnpullableImage(what, typed(way, kubectl("describe", POD, pod.name, pod.namespace)))
     change = (
@@ -242,11 +277,7 @@ def _of_container(
 
 def _disk_of(pod: Object, container: str, image: str, cluster: Cluster) -> str:
     """Return the volume of a VM whose container disk an image is; empty: it is another image."""
-    vmi = (
-        find(cluster, VMI, pod.namespace, vm_ledger.vmi_name(pod))
-        if vm_ledger.vmi_name(pod)
-        else None
-    )
+    vmi = vm_ledger.vmi_of(pod, cluster)
     for each in _volumes(vmi) if vmi is not None else ():
         name = each["name"].text or ""
         if (
@@ -261,9 +292,7 @@ def _error(pod: Object, image: str, said: str, cluster: Cluster) -> str:
     """Return what the container runtime says about a pull, without the frames that name the image;
     empty: nothing.
     """
-    about = (
-        " ".join((each["message"].text or "").split()) for each in events.about(pod, None, cluster)
-    )
+    about = (each["message"].words for each in events.about(pod, None, cluster))
     told = next(
         (each for each in about if each.startswith("Failed to pull image") and image in each), said
     )

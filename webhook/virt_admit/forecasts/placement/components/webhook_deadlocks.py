@@ -32,7 +32,6 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.lookups import find
-from virt_admit.model.scheduler.pods import FINISHED
 
 READS: Final[Reads] = union(
     node_health.READS,
@@ -127,7 +126,7 @@ def _has_no_pod(service: tuple[str, str], cluster: Cluster) -> bool:
     if find(cluster, SERVICE, *service) is None or not _is_down(service, cluster):
         return False
     pods = service_pods.of_service(service, cluster)
-    return all(pod.at("status", "phase").text in FINISHED for pod in pods)
+    return all(pod.ended for pod in pods)
 
 
 def _is_down(service: tuple[str, str], cluster: Cluster) -> bool:
@@ -144,7 +143,7 @@ def _has_just_begun(service: tuple[str, str], cluster: Cluster) -> bool:
     if find(cluster, SERVICE, *service) is None:
         return False
     for pod in service_pods.of_service(service, cluster):
-        node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+        node = find(cluster, NODE, "", pod.at("spec", "nodeName").text)
         age = node_health.pod_unready_for(pod, node, cluster)
         if age is not None and age < _PATIENCE:
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from virt_admit.forecasts.placement import candidates
@@ -28,28 +28,45 @@ def words(pod: Pod, causes: Collection[str], cluster: Cluster) -> str:
     found = _beside(pod, state)
     if not found:
         return ""
-    mutual = any(follows(other, pod, state) for other in found)
+    mutual = _is_mutual(pod, found, state)
     where = found[0].node
     node = state.nodes.get(where)
     closed = ", which is cordoned" if node is not None and node.cordoned else ""
     several = len(found) > 1
     in_turn = f" and {'demand' if several else 'demands'} it in turn" if mutual else ""
-    who = names(sorted(_who(other) for other in found), _MOST)
+    who = names(sorted(title(other) for other in found), _MOST)
     verb = "run" if several else "runs"
     return f": {who} {verb} on {where} alone{closed}{',' if closed and mutual else ''}{in_turn}"
 
 
+def keeps_both(pod: Pod, causes: Collection[str], cluster: Cluster) -> bool:
+    """Whether a pod has to run beside another one that demands it in turn, so that neither moves
+    alone.
+
+    ``causes``: for which nodes refuse the pod.
+    """
+    if not pod.affinity or not any(cause.startswith(DEMANDS) for cause in causes):
+        return False
+    state = candidates.scheduler(cluster).state
+    return _is_mutual(pod, _beside(pod, state), state)
+
+
+def _is_mutual(pod: Pod, others: Iterable[Pod], state: SchedulerSnapshot) -> bool:
+    return any(follows(other, pod, state) for other in others)
+
+
 def _beside(pod: Pod, state: SchedulerSnapshot) -> list[Pod]:
     """Return the pods that the affinity of a pod selects, if all are on one node; else none."""
-    selector, own, found = pod.affinity[0].selector, _who(pod), list[Pod]()
+    selector, own, found = pod.affinity[0].selector, title(pod), list[Pod]()
     for other in state.selected(selector) if selector is not None else ():
-        if other.node in state.pods and follows(pod, other, state) and _who(other) != own:
+        if other.node in state.pods and follows(pod, other, state) and title(other) != own:
             if found and found[0].node != other.node:
                 return []
             found.append(other)
     return found
 
 
-def _who(pod: Pod) -> str:
+def title(pod: Pod) -> str:
+    """Return the VM of a pod, else the pod, in words."""
     vm = pod.labels.get(launcher_pod.NAME)
     return f"VM {pod.namespace}/{vm}" if vm else f"pod {pod.full_name}"

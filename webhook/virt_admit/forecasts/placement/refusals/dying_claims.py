@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.kinds import POD, PV, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import volume_of
 from virt_admit.model.messages import capital, names
 from virt_admit.model.scheduler.pods import claim_names
 
@@ -138,7 +138,7 @@ def _by_claim(cluster: Cluster) -> Mapping[tuple[str, str], DyingClaim]:
 
 
 def _lost(claim: Object, cluster: Cluster) -> Object | None:
-    volume = find(cluster, PV, "", claim.at("spec", "volumeName").text or "")
+    volume = volume_of(claim, cluster)
     if volume is None or volume.at("spec", "persistentVolumeReclaimPolicy").text != "Delete":
         return None
     return volume

@@ -8,6 +8,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
+from virt_admit.forecasts.placement.running_launchers import COPIES_TOLERATIONS
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -15,7 +16,20 @@ from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
 from virt_admit.model.kubevirt.settings import live_updates
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import controller_taints
+from virt_admit.model.scheduler.node_labels import UNATTACHED
+from virt_admit.model.scheduler.resources import PODS
+from virt_admit.model.scheduler.topology_spread import SPREAD
 
+MORE_PODS: Final = (
+    "raise max-pods of the kubelets, as far as the addresses for pods of a node reach (Harvester: "
+    "200 since 1.2; RKE2: kubelet-arg; OpenShift: maxPods of a KubeletConfig), remove other pods "
+    "there, or add a node"
+)
+"""What helps where nodes have their CPU and memory free, but as many pods as they may have.
+
+Sources: kubernetes/kubernetes:pkg/kubelet/apis/config/types.go (MaxPods, 110 by default);
+harvester/harvester:package/upgrade/upgrade_node.sh#set_max_pods, issue 2707.
+"""
 KEPT: Final = ", and do not stop the VM before"
 _PAGES: Final = "hugepages-"
 
@@ -49,11 +63,13 @@ def common_causes(refusals: Mapping[str, str]) -> set[str]:
 
 
 def lasting_remedy(refusals: Mapping[str, str], cluster: Cluster, *, starts: bool) -> str:
-    """Return what helps where every node is refused for the same cause, which no new node repairs;
-    else empty.
+    """Return what helps where every node is refused for the same cause, which no new node repairs,
+    or one for the pod alone that attaches volumes; else empty.
 
     ``starts``: the VM does not run. Its pod is there, and a change does not reach that.
     """
+    if any(all(map(_is_unattached, why.split("; "))) for why in refusals.values()):
+        return _ATTACHING
     causes = sorted(common_causes(refusals))
     for start, words in _LASTING:
         found = next((cause for cause in causes if cause.startswith(start)), "")
@@ -64,6 +80,14 @@ def lasting_remedy(refusals: Mapping[str, str], cluster: Cluster, *, starts: boo
     return ""
 
 
+def _is_unattached(cause: str) -> bool:
+    return cause.startswith(UNATTACHED)
+
+
+_ATTACHING: Final = (
+    f"update KubeVirt to {COPIES_TOLERATIONS} or later, which gives that pod the tolerations of "
+    "the VM, or unplug these volumes before a move"
+)
 AGAIN: Final = ", and restart the VM"
 STATIC: Final = "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node"
 _LASTING: Final = (
@@ -79,6 +103,13 @@ _LASTING: Final = (
     (
         "machine type ",
         "set a machine type that another node offers instead of {}, and restart the VM",
+    ),
+    ("architecture ", "add a node of architecture {}"),
+    ("Hyper-V ", "add a node with the Hyper-V feature {}, or remove it from the VM and restart it"),
+    (
+        SPREAD,
+        "as a decision, set whenUnsatisfiable: ScheduleAnyway in its constraint over {}, and "
+        "restart the VM",
     ),
     (
         "pod affinity demands ",
@@ -151,6 +182,8 @@ def remedy_of(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
     """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off."""
     if claim := broken_claim(causes):
         return f"repair claim {claim}{KEPT if otherwise else ''}"
+    if causes and all(cause.startswith(f"{PODS}: ") for cause in causes):
+        return MORE_PODS  # a pod that waits may take the place of a guest that is shut down
     if all(" missing on " in cause for cause in causes):
         return either("add a node or free that much on one", otherwise)
     # no node's processor can be changed

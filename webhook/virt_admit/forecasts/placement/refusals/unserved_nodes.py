@@ -16,13 +16,16 @@ from functools import partial
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.model.commands import typed
+from virt_admit.forecasts.placement.refusals import kubelet_roots, unreached_nodes
+from virt_admit.forecasts.placement.refusals.kubelet_roots import OtherRoot
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, keep, unlisted
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, POD
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE, of_kubevirt
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.launcher import without_kvm
 from virt_admit.model.kubevirt.launcher.launcher_pod import UNSERVED
 from virt_admit.model.kubevirt.settings.versions import Version, kubevirt_version, parse_version
 from virt_admit.model.lookups import find
@@ -31,13 +34,12 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     virt_handlers.READS,
+    kubelet_roots.READS,
+    unreached_nodes.READS,
+    without_kvm.READS,
     {
         KUBEVIRT: ("status.observedKubeVirtVersion",),
-        NODE: (
-            "metadata.labels",
-            "status.allocatable",
-            "status.nodeInfo.kubeletVersion",
-        ),
+        NODE: ("metadata.labels", "status.allocatable", "status.nodeInfo.kubeletVersion"),
         POD: ("status.conditions",),
     },
 )
@@ -95,17 +97,30 @@ def lacked(name: str, cluster: Cluster) -> str:
 def why(found: Sequence[str], cluster: Cluster) -> str:
     """Return what is wrong with nodes whose device plugins are not registered."""
     none, verb = lacked(found[0], cluster), "are" if len(found) > 1 else "is"
+    root = _root(found, cluster)
     offers = f" and {'offer' if len(found) > 1 else 'offers'} no {none}" if none else ""
     which = "its device plugins are not registered" if none else "one of its device plugins is not"
+    beats = "" if root else " and sends its heartbeat"
+    with_whom = root.words if root else f"{'' if none else ' registered'} with the kubelet"
     return (
         f"{names(found)} {verb} labelled {SCHEDULABLE}=false{offers}, although virt-handler is "
-        f"Ready there and sends its heartbeat: {which}{'' if none else ' registered'} with the "
-        "kubelet"
+        f"Ready there{beats}: {which}{with_whom}"
     )
 
 
+def _root(found: Sequence[str], cluster: Cluster) -> OtherRoot | None:
+    """Return the root directory of the kubelet of all these nodes if it is why none of their device
+    plugins is registered."""
+    if not lacked(found[0], cluster):
+        return None
+    roots = {kubelet_roots.of_node(name, cluster) for name in found}
+    return roots.pop() if len(roots) == 1 else None
+
+
 def versions(found: Sequence[str], cluster: Cluster) -> str:
-    """Return the releases that meet on these nodes, in words; empty: not known."""
+    """Return the releases that meet on these nodes, in words; empty: not known, or not why."""
+    if (root := _root(found, cluster)) is not None and root.certain:
+        return ""
     kubelets, running = _kubelets(found, cluster), kubevirt_version(cluster)
     parts = [f"kubelet {names(kubelets)}"] if kubelets else []
     return " with ".join((*parts, *([f"KubeVirt v{running}"] if running else [])))
@@ -119,6 +134,8 @@ def is_everywhere(found: Sequence[str], cluster: Cluster) -> bool:
 
 def remedy(found: Sequence[str], cluster: Cluster) -> str:
     """Return what registers the device plugins of nodes again, with a command."""
+    if (root := _root(found, cluster)) is not None and root.certain:
+        return root.remedy(found, cluster)
     logs = virt_handlers.logs(cluster, found[0])
     running = kubevirt_version(cluster)
     kubelets = [parse_version(each) for each in _kubelets(found, cluster)]
@@ -129,9 +146,11 @@ def remedy(found: Sequence[str], cluster: Cluster) -> str:
             "before it serves them, which kubelets since 1.25 refuse. Its log shows that",
             logs,
         )
+    if root is not None:
+        return typed(root.look, logs)
     return typed(
-        "see in the log of virt-handler why the kubelet refuses its device plugins (their sockets "
-        "must be in /var/lib/kubelet/device-plugins)",
+        "see in the log of virt-handler why its device plugins do not register (it looks for the "
+        "socket of the kubelet in /var/lib/kubelet/device-plugins of the host)",
         logs,
     )
 
@@ -154,11 +173,10 @@ def problem(refusals: Mapping[str, str], begin: str, cluster: Cluster) -> Proble
     found = [
         name
         for name, causes in sorted(refusals.items())
-        if all(map(virt_handlers.is_of_handler, causes.split("; ")))
-        and is_unregistered(name, cluster)
+        if virt_handlers.lacks_handler(causes) and is_unregistered(name, cluster)
     ]
     if not found:
-        return None
+        return _off(refusals, begin, cluster)
     others = dict.fromkeys(causes for name, causes in refusals.items() if name not in found)
     besides = f"; the other nodes: {names(others)}" if others else ""
     known = versions(found, cluster)
@@ -166,8 +184,24 @@ def problem(refusals: Mapping[str, str], begin: str, cluster: Cluster) -> Proble
     return Problem(reason, remedy(found, cluster), ProblemCause.NO_TARGET)
 
 
+def _off(refusals: Mapping[str, str], begin: str, cluster: Cluster) -> Problem | None:
+    """Return that nodes would take a pod if virtualization were on there; None: none would."""
+    if not (nodes := without_kvm.opened(refusals, cluster)):
+        return None
+    others = dict.fromkeys(causes for name, causes in refusals.items() if name not in nodes)
+    besides = f"; the other nodes: {names(others)}" if others else ""
+    also = any(without_kvm.hides_cpu(refusals[name]) for name in nodes)
+    fits = ", and whether the CPU fits" if also else ""
+    then = f"then restart virt-handler there, and see that the node offers {without_kvm.KVM}{fits}"
+    look = kubectl("describe", NODE, nodes[0])
+    remedy = typed(f"{without_kvm.way(nodes, cluster)}; {then}", look)
+    return Problem(f"{begin}{without_kvm.words(nodes)}{besides}", remedy, ProblemCause.NO_TARGET)
+
+
 def told(name: str, causes: str, cluster: Cluster) -> str:
     """Return why a node refuses a pod, with the state of virt-handler there as the first cause."""
+    if without_kvm.is_off(name, cluster):
+        return without_kvm.told(causes)
     each = causes.split("; ")
     state = _state(name, each, cluster) if UNSERVED in each else ""
     return "; ".join((state, *(one for one in each if one != UNSERVED))) if state else causes
@@ -214,6 +248,9 @@ def _state(name: str, causes: Sequence[str], cluster: Cluster) -> str:
     if node is None or virt_handlers.pod(cluster, name) is not None:
         return ""
     taint = next((each for each in causes if each.endswith(_UNINITIALIZED)), "")
+    gone = unreached_nodes.of_node(node, cluster)
+    if gone is not None:
+        return f"{_ABSENT}: {gone.why}"
     if SCHEDULABLE not in node.labels:
         return f"{_ABSENT}{f', as no pod goes there: {taint}' if taint else ''}"
     return "" if unlisted(cluster, POD) else _NO_POD

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.repair import repair_plan
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE
+from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
@@ -74,9 +75,22 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
             "status": status,
         }
     )
+    yield from _daemons(model, name, cluster)
     csi = find(cluster, CSI_NODE, "", model.name)
     if csi is not None:
         yield Object({**csi.data, "metadata": {"name": name}})
+
+
+def _daemons(model: Object, name: str, cluster: Cluster) -> Iterator[Object]:
+    """Yield the pods that DaemonSets make on a node like another one, as far as those are ready:
+    without them no driver would serve it.
+    """
+    for pod in entry(cluster, evicted_pods.by_node, model.name) or ():
+        if pod.owned_by(DAEMON_SET.kind) and pod.is_true("Ready"):
+            own = f"{pod.name}-{name}"
+            metadata = {**pod.metadata.map, "name": own, "uid": own}
+            spec = {**pod["spec"].map, "nodeName": name}
+            yield Object({**pod.data, "metadata": metadata, "spec": spec})
 
 
 def is_size(cause: str) -> bool:

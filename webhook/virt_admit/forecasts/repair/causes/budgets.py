@@ -18,7 +18,8 @@ from virt_admit.forecasts.drain.budgets import (
     role_budgets,
 )
 from virt_admit.forecasts.drain.budgets.pod_counts import PodOwner
-from virt_admit.forecasts.placement import candidates, pod_starts
+from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.forecasts.repair import controllers, queries
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.repair_plan import (
@@ -103,7 +104,7 @@ def _policy(problem: RootProblem, here: Sequence[Object], cluster: Cluster) -> R
 
 def _is_broken(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod stays not ready, as far as its containers and its age say so."""
-    if pod_starts.failure(pod, cluster):
+    if pod_starts.fault(pod, cluster) is not None:
         return True
     age = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
     return eviction_policy.is_unready(pod) and age is not None and age >= _LASTING

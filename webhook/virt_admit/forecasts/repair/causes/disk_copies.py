@@ -97,7 +97,7 @@ def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
         return f"KubeVirt copies volumes of a running VM since {_BY_HAND_SINCE}"
     if vm.controller is not None:
         return "a pool makes its disks from templates"
-    if vm.condition("RestartRequired")["status"].text == "True":
+    if vm.is_true("RestartRequired"):
         return (
             "it has RestartRequired, so the copy would not start and the next restart would boot "
             "an empty disk"

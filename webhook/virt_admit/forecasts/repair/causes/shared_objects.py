@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from virt_admit.forecasts.placement import candidates, migration_demand, quotas
+from virt_admit.forecasts.drain.budgets import mutual_drains
+from virt_admit.forecasts.placement import candidates, quotas
 from virt_admit.forecasts.repair import found_problems, queries, surviving
 from virt_admit.forecasts.repair.causes import budgets, reactivated_health_check
 from virt_admit.forecasts.repair.disk_sizes import quantity
@@ -44,7 +45,7 @@ from virt_admit.model.kubevirt.instances import migration_timeouts
 from virt_admit.model.kubevirt.launcher import limit_ranges
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
-from virt_admit.model.node_updates import maintenance_updates, sriov_drains
+from virt_admit.model.node_updates import cordoners, maintenance_updates, sriov_drains
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.model.scheduler.resources import CPU, amount
@@ -107,7 +108,7 @@ def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         vmi = cluster.get(VMI, vm.namespace, vm.name)
         if vmi is None:
             continue
-        for name, lack in quotas.lacks(quota, migration_demand.demand(vmi, cluster)).items():
+        for name, lack in quotas.lacks_for(quota, vmi, cluster).items():
             if lack is None:
                 return f"it demands {name} of each container, which launcher pods do not set"
             most[name] = max(most.get(name, 0), lack)
@@ -307,13 +308,13 @@ def _uncordoned(pool: Object, cluster: Cluster) -> RepairStep | None:
     """Return the step that uncordons a node of a pool:
     the operator updates no pool while one of its nodes is away.
     """
-    degraded = pool.condition("Degraded")["status"].text == "True"
+    degraded = pool.is_true("Degraded")
     if degraded or kinds.of(pool) is not MACHINE_CONFIG_POOL:
         return None
     for node in sorted(_members(pool, cluster), key=lambda found: found.name):
-        ready = node.condition("Ready")["status"].text == "True"
+        ready = node.is_true("Ready")
         if ready and node.at("spec", "unschedulable").boolean:
-            return uncordon(node)
+            return uncordon(node) if may_uncordon(node, cluster) else None
     return None
 
 
@@ -334,6 +335,16 @@ _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]
     **dict.fromkeys(found_problems.POOL, _unpause),
     surviving.NO_HEALTH_CHECK: reactivated_health_check.step,
 }
+
+
+def may_uncordon(node: Object, cluster: Cluster) -> bool:
+    """Return whether an uncordon by hand is a way: not while what cordoned the node goes on, unless
+    its drain and another one hold each other, or ``uncordon`` ends it.
+    """
+    cordon, mutual = cordoners.of_node(node, cluster), mutual_drains.of_node(node.name, cluster)
+    if mutual is not None:
+        return mutual.frees == node.name
+    return cordon is None or cordon.uncordon or cordon.by == maintenance_updates.cordoner(node)
 
 
 def uncordon(node: Object) -> RepairStep:

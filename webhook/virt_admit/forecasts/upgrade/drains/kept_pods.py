@@ -25,12 +25,12 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, POD
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import grouped
 from virt_admit.model.machine_pools import DEPLOYMENT
 from virt_admit.model.messages import capital, names
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import machine_drain
 from virt_admit.model.remediation.machine_drain import Spared
-from virt_admit.model.scheduler.pods import FINISHED
 
 
 def with_kept_pods(plan: Plan, driver: Driver, cluster: Cluster) -> Plan:
@@ -157,7 +157,7 @@ _WAITING: Final = re.compile(r"Pods? ([^:*]*): waiting for completion")
 
 def has_ended_long_ago(pod: Object, cluster: Cluster) -> bool:
     age = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
-    return pod.at("status", "phase").text in FINISHED and age is not None and age >= LONG
+    return pod.ended and age is not None and age >= LONG
 
 
 LONG: Final = timedelta(hours=1)
@@ -179,12 +179,8 @@ def _keeps(pod: Object, machine: Object, cluster: Cluster) -> Blocker:
         f"API, which does not evict it ({which}), waits until it is deleted, and no "
         f"nodeDrainTimeout of Machine {machine.full_name} ends that"
     )
-    owner = pod.controller
-    job = (
-        f", or its Job {owner['name'].text}"
-        if owner is not None and owner["kind"].text == "Job"
-        else ""
-    )
+    owner = pod.owned_by("Job")
+    job = f", or its Job {owner}" if owner else ""
     delete = typed(
         f"Delete this pod{job}, once its result and its log are not needed",
         about("delete", pod, POD),
@@ -202,12 +198,9 @@ def _keeps(pod: Object, machine: Object, cluster: Cluster) -> Blocker:
 
 def deletions(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     """Return the Machines that are being deleted, by the name of their node."""
-    found: dict[str, list[Object]] = {}
-    for machine in (
-        each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted
-    ):
-        found.setdefault(machine_nodes.emptied_node(machine, cluster), []).append(machine)
-    return found
+    every = (*cluster.known(CAPI_MACHINE), *cluster.known(MACHINE))
+    deleted = (each for each in every if each.deleted)
+    return grouped(deleted, lambda machine: machine_nodes.emptied_node(machine, cluster))
 
 
 def waiting_since(

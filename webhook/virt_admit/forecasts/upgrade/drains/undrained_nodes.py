@@ -1,4 +1,4 @@
-"""Nodes that an upgrade reboots without a drain, which shuts their guests down."""
+"""Nodes that an upgrade reboots without a drain, which ends their guests."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.packing import Packing
 
+_UNLESS: Final = "or off if the guest shuts down cleanly before"
+"""When a VM with ``RerunOnFailure`` stays off although its node comes back."""
 _TOPOLOGY: Final = "machineconfiguration.openshift.io/controlPlaneTopology"
 
 
@@ -67,16 +69,23 @@ def _stopped(row: Forecast, node: str, _: Cluster) -> Forecast:
 
 
 def _shut_down(row: Forecast, node: str, cluster: Cluster) -> Forecast:
-    """Return what the reboot of its node does to a VM:
-    a guest that is shut down starts again by its run strategy.
+    """Return what the reboot of its node does to a VM.
+
+    Nothing evicts its pod. Usually the guest is killed, which counts as a failure: virt-handler
+    finds no launcher after the reboot (kubevirt/kubevirt:pkg/virt-handler/vm.go#isUnresponsive).
     """
     try:
-        after = vmis.comes_back(row.vmi, cluster)
+        clean = vmis.comes_back(row.vmi, cluster)
+        after = clean if clean.comes else vmis.comes_back(row.vmi, cluster, lost=True)
     except Unseen:
         return row
     outcome = VmOutcome.AWAITS_NODE if after.comes else VmOutcome.STOPS
-    reason = f"the reboot shuts it down, as OpenShift does not drain {node}; {after.why}"
-    return replace(row, outcome=outcome, reason=reason, remedy=after.remedy, unseen="", problems=())
+    unless = "" if clean.comes or not after.comes else _UNLESS
+    reason = f"the reboot ends it, as OpenShift does not drain {node}; {after.why}"
+    remedy = after.remedy
+    return replace(
+        row, outcome=outcome, reason=reason, remedy=remedy, unseen="", problems=(), unless=unless
+    )
 
 
 def not_drained(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Final
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.placement.refusals import dying_claims
+from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
@@ -28,6 +29,7 @@ from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 READS: Final[Reads] = union(
     dying_claims.READS,
     broken_pods.CHANGED_READS,
+    pod_starts.READS,
     node_health.READS,
     {
         POD: (
@@ -52,13 +54,30 @@ def broken(update: ClusterUpdate, cluster: Cluster) -> BrokenPod | None:
         said += [each["message"].text or "" for each in operator.at("status", "conditions").items()]
     named = set(_NAME.findall(" ".join(said)))
     found = _named(update.operators, named, cluster)
-    first = broken_pods.first((pod for pod in found if _lasts(pod, cluster)), cluster)
-    if first is None:
+    broken = first((pod for pod in found if _lasts(pod, cluster)), cluster)
+    if broken is None:
         return None
-    dying = next(dying_claims.of_pod(first.pod, cluster), None)
-    if dying is None or first.pod.at("spec", "nodeName").text:
-        return broken_pods.changed(first, cluster)
-    return first._replace(why=f"it has no node: {dying.why(cluster)}", remedy=dying.remedy)
+    dying = next(dying_claims.of_pod(broken.pod, cluster), None)
+    if dying is None or broken.pod.at("spec", "nodeName").text:
+        return broken_pods.changed(broken, cluster)
+    return broken._replace(why=f"it has no node: {dying.why(cluster)}", remedy=dying.remedy)
+
+
+def first(pods: Iterable[Object], cluster: Cluster) -> BrokenPod | None:
+    """Return the first of these pods that is not ready, one whose cause is known before others;
+    None: all are.
+
+    A container that has not been created does not say why: the events of its pod do.
+    """
+    found = [_started(each, cluster) for pod in pods if (each := broken_pods.of_pod(pod, cluster))]
+    return broken_pods.telling(found)
+
+
+def _started(broken: BrokenPod, cluster: Cluster) -> BrokenPod:
+    if broken.why and not broken.uncreated:
+        return broken
+    fault = pod_starts.fault(broken.pod, cluster)
+    return broken if fault is None else broken._replace(why=fault.words, remedy=fault.remedy)
 
 
 def _named(operators: Iterable[Object], named: Set[str], cluster: Cluster) -> Iterator[Object]:
@@ -79,6 +98,6 @@ def _names(pod: Object) -> Iterator[str]:
 
 
 def _lasts(pod: Object, cluster: Cluster) -> bool:
-    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text)
     age = node_health.pod_unready_for(pod, node, cluster)
     return age is not None and age >= _STARTS

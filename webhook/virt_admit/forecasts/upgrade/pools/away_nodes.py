@@ -9,7 +9,7 @@ request 51545.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -17,13 +17,14 @@ from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_pools
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, cached
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import config_pool_updates, cordoners, node_phases, updaters
 from virt_admit.model.problems import ProblemCause, problem_of
+from virt_admit.model.remediation import fence_taints
 
 READS: Final[Reads] = union(
     pool_obstacles.READS,
@@ -51,7 +52,14 @@ def obstacle(
         f"{names(node.name for node in away)}, {_state(away, cluster)}, {uses} its maxUnavailable "
         f"{capacity}"
     )
-    if waits or not config_pool_updates.target(pool, own):
+    target = config_pool_updates.target(pool, own)
+    if waits and {node.name for node in away}.issuperset(waits):
+        has = {node.annotations.get(config_pool_updates.CURRENT, "") for node in own} - {target}
+        found = (
+            f"MachineConfigPool {pool.name} does not give {names(waits)} its configuration "
+            f"{target}: {which} (now at {names(sorted(has))})"
+        )
+    elif waits or not target:
         found = f"MachineConfigPool {pool.name} updates no other node: {which}"
     else:
         found = (
@@ -87,11 +95,11 @@ def _state(away: Sequence[Object], cluster: Cluster) -> str:
 
 
 @cached
-def held(cluster: Cluster) -> Mapping[str, Obstacle]:
+def held(cluster: Cluster) -> Mapping[str, Obstacle | Unseen]:
     """Return for pools whose update does not go on for at least half an hour, as nodes are away,
-    the reason.
+    the reason. Unseen: what may bring such a node back could not be read.
     """
-    found = {}
+    found: dict[str, Obstacle | Unseen] = {}
     for pool, own in machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)):
         away = [node for node in own if _stays_away(node, cluster)]
         if (
@@ -110,17 +118,32 @@ def held(cluster: Cluster) -> Mapping[str, Obstacle]:
             and all(_lasts(node, cluster) for node in away)
             and not _moves(own)
         ):
-            found[pool.name] = obstacle(pool, own, away, capacity, cluster)
+            doubts = (each for node in away for each in fence_taints.unread(node, cluster))
+            found[pool.name] = next(doubts, obstacle(pool, own, away, capacity, cluster))
     return found
+
+
+def may_return(node: Object, cluster: Cluster) -> bool:
+    """Return whether a fenced node comes back by itself, or may."""
+    return bool(fence_taints.kept(node, cluster) or fence_taints.doubt(node, cluster))
+
+
+def doubts(cluster: Cluster) -> Iterator[str]:
+    """Yield what may bring the nodes back that are away, and could not be read."""
+    away = filter(node_phases.is_away, cluster.known(NODE))
+    yield from filter(None, (fence_taints.doubt(node, cluster) for node in away))
 
 
 def _stays_away(node: Object, cluster: Cluster) -> bool:
     """Return whether a node takes a place of the pool until something is done: one whose Machine is
-    deleted goes itself.
+    deleted goes itself, unless that does not end. One that a NodeHealthCheck keeps comes back.
     """
     if not node_phases.is_away(node) or config_pool_updates.is_under_way(node):
         return False
-    return not cordoners.machine_in_deletion(node, cluster)
+    if fence_taints.kept(node, cluster):
+        return False
+    leaves = cordoners.machine_in_deletion(node, cluster)
+    return not leaves or bool(cordoners.stuck_removal(node, cluster))
 
 
 def _moves(own: Sequence[Object]) -> bool:

@@ -12,6 +12,7 @@ from virt_admit.forecasts.remediation import (
     machine_notes,
     remediation_steps,
 )
+from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, typed
@@ -100,11 +101,7 @@ def _short_starts(deployment: Object, cluster: Cluster) -> Iterator[_ShortStart]
     """Yield the health checks that act on the new Machines of a MachineDeployment while these still
     start.
     """
-    own = [
-        each
-        for each in cluster.known(CAPI_MACHINE)
-        if machine_pools.owner_key(each) == _key(deployment)
-    ]
+    own = machine_rollouts.machines_of(deployment, cluster)
     status = deployment["status"]
     updated = status["upToDateReplicas"].integer or status["updatedReplicas"].integer or 0
     if any(machine.deleted for machine in own) and updated >= (
@@ -159,15 +156,17 @@ def _key(deployment: Object) -> tuple[str, str]:
 
 
 def machine_doubts(nodes: frozenset[str], cluster: Cluster) -> Iterator[str]:
-    """Yield which Machines of the same Cluster do not become Nodes,
-    so that the next ones may not either.
+    """Yield what pauses the owners of these nodes for a short time, and which Machines of the same
+    Cluster do not become Nodes, so that the next ones may not either.
     """
     by_deployment = machine_pools.of_deployments(cluster)
-    rolled = (
+    rolled = [
         each
         for each in cluster.known(MACHINE_DEPLOYMENT)
         if not nodes.isdisjoint(by_deployment.get(_key(each), ()))
-    )
+    ]
+    paused = (doubt for each in rolled for doubt in pool_obstacles.pause_doubts(each, cluster))
+    yield from dict.fromkeys(paused)
     found = (
         short for each in rolled for short in _short_starts(each, cluster) if not short.certain
     )

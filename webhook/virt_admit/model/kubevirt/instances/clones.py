@@ -65,7 +65,7 @@ def source(clone: Object, cluster: Cluster) -> Object:
     if reference["kind"].text == VM.kind:
         vm = _existing(cluster.get(VM, namespace, name), f"{VM} {namespace}/{name}")
         # the snapshot has the spec of its last start
-        if vm.condition("RestartRequired")["status"].text == "True":
+        if vm.is_true("RestartRequired"):
             raise Unseen(f"{VM} {namespace}/{name} as it was started")
         return vm
     if reference["kind"].text != VM_SNAPSHOT.kind:

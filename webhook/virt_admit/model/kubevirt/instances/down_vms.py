@@ -11,6 +11,9 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 
+HALTED: Final = "harvesterhci.io/insufficient-resource-quota"
+"""The annotation with the reason why Harvester has set a VM to ``Halted``."""
+
 READS: Final[Reads] = {
     VM: ("spec.running", "spec.runStrategy", "status.printableStatus"),
     VMI: ("status.phase",),
@@ -57,3 +60,9 @@ def should_run(vm: Object) -> bool:
     strategy = vms.run_strategy(vms.vm_spec(vm))
     shut_down = vm.at("status", "printableStatus").text == "Stopped"
     return strategy == "Always" or (strategy == "RerunOnFailure" and not shut_down)
+
+
+def halted_by_quota(vm: Object) -> str:
+    """Return why Harvester has halted a VM that was to start; empty: it has not."""
+    halted = vms.run_strategy(vms.vm_spec(vm)) == "Halted" and not vm.deleted
+    return (vm.annotation(HALTED).text or "") if halted else ""

@@ -14,20 +14,26 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, PVC, VM, VMI
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubernetes.units import show
-from virt_admit.model.kubevirt.instances import expand, storage, tsc
+from virt_admit.model.kubevirt.instances import expand, storage, tsc, vms
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi, Given
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Feature, Gate
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import count
 
 BRIDGE_OPT_IN: Final = "kubevirt.io/allow-pod-bridge-network-live-migration"
 """Annotation, of any value, of a VMI that may migrate with a bridge on the pod network."""
 
-READS: Final = union(expand.READS, storage.READS, tsc.READS, {KUBEVIRT: (), HCO: ()})
+READS: Final = union(
+    expand.READS,
+    storage.READS,
+    tsc.READS,
+    {KUBEVIRT: (), HCO: (), PVC: ("spec.storageClassName",)},
+)
 """The fields that ``assess`` reads."""
 
 
@@ -277,14 +283,29 @@ def _persistent_reservations(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
 
 def _state(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
     """Check vTPM and EFI state, which had to be on shared storage once."""
-    if not versions.has_release(cluster, Feature.PERSISTENT_STATE.since) and keeps_state(vmi):
+    if versions.has_release(cluster, Feature.PERSISTENT_STATE.since) or not vms.keeps_state(
+        vmi.obj
+    ):
+        return
+    name = storage.state_claim(vmi.obj)
+    claim = find(cluster, PVC, vms.namespace_of(vmi.obj), name) if name else None
+    modes = claim.at("spec", "accessModes") if claim is not None else Field(None)
+    if claim is None or not any(modes.items()):
         yield Unseen("the storage of vTPM and EFI state")
+    elif all(mode.text != storage.SHARED for mode in modes.items()):
+        since = "{}.{}".format(*Feature.PERSISTENT_STATE.since)
+        what = (
+            f"{modes[0].text} claim {show(name)} of its vTPM or EFI state, which KubeVirt before "
+            f"{since} does not move"
+        )
+        remedy = f"update KubeVirt to {since}{storage.move_of_state(claim, cluster)}"
+        path = _keeping(vmi).path
+        yield Reason(_NOT_SHARED, path, what, remedy, name)
 
 
-def keeps_state(vmi: ExpandedVmi) -> bool:
-    """Return whether the vTPM or EFI state of a VMI outlives a restart, in a claim of its own."""
+def _keeping(vmi: ExpandedVmi) -> Field:
     efi = vmi.spec.at("domain", "firmware", "bootloader", "efi", "persistent")
-    return bool(efi.boolean or vmi.devices["tpm"]["persistent"].boolean)
+    return efi if efi.boolean else vmi.devices["tpm"]["persistent"]
 
 
 # --- the processor --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut_middle
 
 
 class FailureClass(enum.StrEnum):
@@ -160,7 +160,7 @@ def unstarted(pod: Object | None) -> str:
     if pod is None or not node:
         return "was not scheduled or did not start"
     reason, said = (pod.at("status", field).text or "" for field in ("reason", "message"))
-    why = cut(": ".join(filter(None, (reason, said))), 150)
+    why = cut_middle(": ".join(filter(None, (reason, said))), 150)
     return f"ended on {node}: {why}" if reason else f"did not start on {node}"
 
 
@@ -233,7 +233,7 @@ def _of_own_event(vmi: Object, name: str, cluster: Cluster) -> str:
 
     Source: pkg/virt-controller/watch/migration/migration.go#updateStatus.
     """
-    migration = find(cluster, VMIM, vmi.namespace, name) if name else None
+    migration = find(cluster, VMIM, vmi.namespace, name)
     if migration is None:
         return ""
     return _BEGIN.sub("", events.last_warning(migration, "FailedMigration", None, cluster))

@@ -13,7 +13,7 @@ from typing import Final
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import FINAL_PHASES, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations
 from virt_admit.model.kubevirt.instances.migration_failures import Failure
@@ -65,14 +65,14 @@ def _past(obj: Object, migration: Object, cluster: Cluster) -> PastMigration:
     current = obj.at("status", "migrationState")  # until it ends, only the VMI has its state
     if not state.present and current["migrationUid"].text == migration.metadata["uid"].text:
         state = current
-    runs = migration.at("status", "phase").text not in migrations.FINAL_PHASES
+    runs = not migration.ended
     pod = _target_pod(migration, cluster)
     assigned = pod.at("spec", "nodeName").text or "" if pod is not None else ""
     return PastMigration(
         name=migration.name,
         phase=migration.at("status", "phase").text or _PENDING,
         asked_by=_asked_by(migration, obj),
-        created=clock.instant(migration.metadata["creationTimestamp"].text),
+        created=clock.instant(migration.created),
         source=state["sourceNode"].text
         or (obj.at("status", "nodeName").text or "" if runs else ""),
         target=state["targetNode"].text or assigned,
@@ -108,11 +108,11 @@ def _phases(migration: Object, cluster: Cluster) -> Iterator[tuple[str, int]]:
     known = sorted(
         ((time, phase) for phase, time in entered if time is not None), key=lambda each: each[0]
     )
-    created = clock.instant(migration.metadata["creationTimestamp"].text)
+    created = clock.instant(migration.created)
     if created is not None and known and all(phase != _PENDING for _, phase in known):
         known.insert(0, (created, _PENDING))
     for (start, phase), (end, _) in pairwise(known):
         yield phase, max(int((end - start).total_seconds()), 0)
-    current = clock.now(cluster)
-    if known and current is not None and known[-1][1] not in migrations.FINAL_PHASES:
+    current = clock.now(cluster) if not migration.ended else None
+    if known and current is not None and known[-1][1] not in FINAL_PHASES:
         yield known[-1][1], max(int((current - known[-1][0]).total_seconds()), 0)

@@ -23,9 +23,6 @@ VOLUMES_UPDATE: Final = "kubevirt.io/volume-update-migration"
 (pkg/virt-controller/watch/workload-updater/workload-updater.go#sync).
 """
 
-FINAL_PHASES: Final = frozenset(("Succeeded", "Failed"))
-"""Phases of a migration, and of a VMI, that has ended."""
-
 READS: Final[Reads] = {
     VMIM: (
         "metadata.creationTimestamp",
@@ -58,9 +55,7 @@ def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
     Raises:
         Unseen: after the known ones, if more may exist.
     """
-    yield from (
-        each for each in of_vmi(vmi, cluster) if each.at("status", "phase").text not in FINAL_PHASES
-    )
+    yield from (each for each in of_vmi(vmi, cluster) if not each.ended)
     cannot_see = cluster.cached(_unseen)
     if cannot_see:
         raise Unseen(cannot_see)
@@ -68,7 +63,7 @@ def unfinished(vmi: Object, cluster: Cluster) -> Iterator[Object]:
 
 def own(vmi: Object, cluster: Cluster) -> Iterator[Object]:
     """Yield the known migrations of this VMI, not of an earlier one of its name, oldest first."""
-    born = vmi.metadata["creationTimestamp"].text or ""
+    born = vmi.created
     yield from (migration for migration in of_vmi(vmi, cluster) if _age(migration)[0] >= born)
 
 
@@ -123,9 +118,14 @@ def change_of(migration: Object | None, vmi: Object) -> str:
         return _CHANGES["VolumesChange"]
     if migration is None or AUTOMATIC[1] not in migration.annotations:
         return ""
-    if migration.at("status", "phase").text in FINAL_PHASES:
+    if migration.ended:
         return ""  # the conditions are about what is under way
-    return next((words for kind, words in _CHANGES.items() if condition_is_true(vmi, kind)), "")
+    return next((words for kind, words in _CHANGES.items() if vmi.is_true(kind)), "")
+
+
+def is_changed(vmi: Object) -> bool:
+    """Return whether a change of a running VM is pending that only a migration brings."""
+    return any(vmi.is_true(kind) for kind in _CHANGES)
 
 
 _CHANGES: Final = {
@@ -159,7 +159,7 @@ def copies(vmi: Object) -> tuple[VolumeCopy, ...]:
 
     Source: kubevirt/user-guide:docs/storage/volume_migration.md.
     """
-    if not condition_is_true(vmi, "VolumesChange"):
+    if not vmi.is_true("VolumesChange"):
         return ()
     moved = (
         (
@@ -191,11 +191,6 @@ def entered(migration: Object, phase: str) -> str | None:
     return None
 
 
-def condition_is_true(obj: Object, kind: str) -> bool:
-    """Whether an object has a condition with status True."""
-    return obj.condition(kind)["status"].text == "True"
-
-
 def _by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:
     groups: dict[tuple[str, str], list[Object]] = {}
     for migration in cluster.known(VMIM):
@@ -206,7 +201,7 @@ def _by_vmi(cluster: Cluster) -> Mapping[tuple[str, str], tuple[Object, ...]]:
 
 def _age(migration: Object) -> tuple[str, str]:
     """Return a sort key, oldest first; RFC 3339 in UTC sorts as text."""
-    return migration.metadata["creationTimestamp"].text or "", migration.name
+    return migration.created, migration.name
 
 
 def _unseen(cluster: Cluster) -> str:

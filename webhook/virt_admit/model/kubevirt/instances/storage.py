@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import (
@@ -23,7 +24,9 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.expand import ABSENT, ExpandedVmi
+from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find
+from virt_admit.model.problems import Problem, ProblemCause
 
 SHARED: Final = "ReadWriteMany"
 """The only access mode that lets two nodes write at once, as a migration requires."""
@@ -72,7 +75,7 @@ def access(vmi: ExpandedVmi, claim: str, cluster: Cluster) -> Access:
         Unseen: no source is known, or it refers to an object that cannot be read.
     """
     obj = vmi.obj
-    template = _named(claim, vmi.disk_templates)
+    template = vms.disk_template(vmi.obj, claim)
     if template is None or kinds.of(obj) is not POOL:
         existing = _claim(obj, claim, cluster)
         if existing is not None:
@@ -83,13 +86,6 @@ def access(vmi: ExpandedVmi, claim: str, cluster: Cluster) -> Access:
     if volume is not None:
         return _of_data_volume(volume["spec"], None, claim, cluster)
     raise Unseen(f"{PVC} {vms.namespace_of(obj)}/{claim}")
-
-
-def _named(name: str, templates: Field) -> Field | None:
-    for template in templates.items():
-        if template.at("metadata", "name").value == name:
-            return template
-    return None
 
 
 def _claim(obj: Object, name: str, cluster: Cluster) -> Access | None:
@@ -184,11 +180,97 @@ def _defaults(cluster: Cluster) -> _Defaults:
 
 def marked(annotation: str, cluster: Cluster) -> str | None:
     """Return the newest class with this annotation, of equally old ones the first by name."""
-    marked = [
-        each for each in cluster.known(STORAGE_CLASS) if each.annotations.get(annotation) == "true"
-    ]
-    marked.sort(key=lambda each: each.name)
-    newest = max(
-        marked, key=lambda each: each.metadata["creationTimestamp"].text or "", default=None
-    )
+    newest = max(all_marked(annotation, cluster), key=lambda each: each.created, default=None)
     return newest.name if newest is not None else None
+
+
+def all_marked(annotation: str, cluster: Cluster) -> list[Object]:
+    """Return the known classes with this annotation by name."""
+    known = cluster.known(STORAGE_CLASS)
+    marked = (each for each in known if each.annotations.get(annotation) == "true")
+    return sorted(marked, key=lambda each: each.name)
+
+
+# --- vTPM and EFI state ---------------------------------------------------------------------------
+
+STATE: Final = "persistent-state-for"
+"""How the names of the claim and the volume of vTPM and EFI state begin
+(kubevirt/kubevirt:pkg/storage/backend-storage/backend-storage.go#PVCPrefix).
+"""
+
+
+def state_claim(obj: Object) -> str:
+    """Return the claim of vTPM and EFI state, as the status of a VMI names it, else as KubeVirt did
+    before 1.4; empty: members of pools and replica sets have other names.
+    """
+    for status in obj.at("status", "volumeStatus").items():
+        claim = status.at("persistentVolumeClaimInfo", "claimName").text or ""
+        if claim.startswith(STATE) or (status["name"].text or "").startswith(STATE):
+            return claim
+    return f"{STATE}-{obj.name}" if kinds.of(obj) in (kinds.VM, kinds.VMI) else ""
+
+
+_SWTPM: Final = "the running swtpm does not support migration with shared storage"
+
+
+def held_by_swtpm(vmi: Object, failure: str) -> Problem | None:
+    """Return why a guest cannot leave its node until it stops, from the words of a failed
+    migration; None: it failed for another reason.
+
+    libvirt looks before each move at how the swtpm of the guest was started: one older than 0.8
+    has no option for it (libvirt:src/qemu/qemu_migration.c#qemuMigrationSrcIsAllowed,
+    stefanberger/swtpm#732, harvester/harvester#9181).
+    """
+    if _SWTPM not in failure:
+        return None
+    claim, owner = state_claim(vmi), vmi.owned_by(kinds.VM.kind)
+    reason = f"{_SWTPM}{f'; its vTPM is on claim {claim}' if claim else ''}"
+    if not owner:
+        return Problem(
+            reason,
+            "save the keys of its vTPM from inside the guest before it ends: no VirtualMachine "
+            "owns it, so the claim ends with it",
+            ProblemCause.MIGRATION_FAILS,
+        )
+    stop, start = (virtctl(verb, owner, vms.namespace_of(vmi)) for verb in ("stop", "start"))
+    remedy = typed(
+        "shut the VM down for the drain, which keeps its vTPM, and start it on another node "
+        f"({start}); never remove the vTPM or that claim, which loses its keys (BitLocker). It can "
+        "migrate with a virt-launcher that has swtpm 0.8 or newer (Harvester 1.6)",
+        stop,
+    )
+    return Problem(reason, remedy, ProblemCause.MIGRATION_FAILS, command=stop)
+
+
+def move_of_state(claim: Object, cluster: Cluster) -> str:
+    """Return how the claim of such state becomes shared, as an alternative; empty: no class whose
+    file systems several nodes mount is known.
+
+    KubeVirt takes ``vmStateStorageClass``, else the default class, when it makes the claim
+    (backend-storage.go#getStorageClass).
+    """
+    if not (shared := shared_class(cluster)):
+        return ""
+    found = configuration.known_or_none(configuration.kubevirt, cluster)
+    said = found.at("spec", "configuration", "vmStateStorageClass") if found is not None else None
+    unset = "" if said is None or said.text else " (not set: the default class counts)"
+    return (
+        f", or set vmStateStorageClass{unset} to {shared} instead of "
+        f"{claim.at('spec', 'storageClassName').text or 'another class'} and, with the VM off, "
+        "copy that claim there under the same name (a new empty one loses the keys of the vTPM)"
+    )
+
+
+def shared_class(cluster: Cluster) -> str:
+    """Return a class whose file systems several nodes mount, by its StorageProfile; empty: none is
+    known.
+    """
+    profiles = sorted(cluster.known(STORAGE_PROFILE), key=lambda each: each.name)
+    return next((each.name for each in profiles if _shares_files(each)), "")
+
+
+def _shares_files(profile: Object) -> bool:
+    return any(
+        each["volumeMode"].text == "Filesystem" and SHARED in _modes(each["accessModes"])
+        for each in profile.at("status", "claimPropertySets").items()
+    )

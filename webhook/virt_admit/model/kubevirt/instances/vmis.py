@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, each, entry, unlisted
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
-from virt_admit.model.kubevirt.instances import lifecycle, migrations, vms
+from virt_admit.model.kubevirt.instances import lifecycle, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 
 READS: Final[Reads] = {
@@ -46,14 +47,18 @@ def blocking_reason(vmi: Object) -> str:
     return condition["reason"].text or "LiveMigratable False"
 
 
+_RESIZES: Final = ("HotVCPUChange", "HotMemoryChange")
+HOTPLUGS: Final = (*_RESIZES, "MigrationRequired")
+"""The conditions of hotplugs of CPUs, memory and interfaces that the guest does not have yet."""
+
+
 def is_resized(vmi: Object) -> bool:
     """Return whether CPUs or memory were hotplugged that only a migration into a larger pod brings
     to the guest.
 
     Source: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/lifecycle.go#syncHotplugCondition.
     """
-    kinds = ("HotVCPUChange", "HotMemoryChange")
-    return any(vmi.condition(kind)["status"].text == "True" for kind in kinds)
+    return any(vmi.is_true(kind) for kind in _RESIZES)
 
 
 _GRACE: Final = 30
@@ -63,7 +68,7 @@ _GRACE: Final = 30
 def grace_seconds(vmi: Object) -> int:
     """Return the seconds that a guest has to shut down."""
     said = vmi.at("spec", "terminationGracePeriodSeconds").integer
-    return _GRACE if said is None else max(0, said)
+    return _GRACE if said is None else clock.bounded(said)
 
 
 # --- who owns them, and starts them again ---------------------------------------------------------
@@ -133,6 +138,14 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
     return Return(False, why, "start it by hand afterwards, or set runStrategy Always")
 
 
+def may_return(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether a VM starts again after a loss of its node, or that is not known."""
+    try:
+        return comes_back(vmi, cluster, lost=True).comes
+    except Unseen:
+        return True
+
+
 def _is_start_asked(vm: Object) -> bool:
     """Return whether a start for ``virtctl restart`` is still due, whatever the run strategy."""
     return any(
@@ -195,6 +208,6 @@ def on_its_node(vmi: Object) -> tuple[str, Object] | None:
     None: it has no node, or has ended.
     """
     node = vmi.at("status", "nodeName").text
-    if node and vmi.at("status", "phase").text not in migrations.FINAL_PHASES:
+    if node and not vmi.ended:
         return node, vmi
     return None

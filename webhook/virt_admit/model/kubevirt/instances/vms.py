@@ -67,6 +67,12 @@ def _template_steps(obj: Object) -> tuple[str, ...]:
     return () if kind is kinds.VMI else _NOWHERE
 
 
+def disk_template(vm: Object, disk: str) -> Field | None:
+    """Return the template of a data volume in a VM, which knows its path; None: it has none."""
+    templates = vm_spec(vm)["dataVolumeTemplates"].items()
+    return next((each for each in templates if each.at("metadata", "name").text == disk), None)
+
+
 def keeps_state(vmi: Object) -> bool:
     """Return whether the vTPM or EFI state of a VMI outlives a restart, in a claim of its own."""
     domain = vmi_spec(vmi)["domain"]
@@ -128,10 +134,13 @@ def own_marks(obj: Object, what: str) -> Iterator[str]:
     """
     for key in sorted(obj.metadata[f"{what}s"].map):
         domain, slash, _ = key.partition("/")
-        if slash and not any(
-            domain == each or domain.endswith(f".{each}") for each in _COMMON_DOMAINS
-        ):
+        if slash and not is_common(domain):
             yield f"{what} {key}"
+
+
+def is_common(domain: str) -> bool:
+    """Return whether a domain is one of platforms and delivery tools."""
+    return any(domain == each or domain.endswith(f".{each}") for each in _COMMON_DOMAINS)
 
 
 KUBEVIRT_MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-"

@@ -15,12 +15,12 @@ from virt_admit.model.kubernetes.kinds import NAMESPACE, NODE
 from virt_admit.model.kubernetes.nodes import NAMESPACE_SELECTOR, SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.selectors import DOES_NOT_EXIST, Requirement
-from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.instances import tsc, vms
 from virt_admit.model.kubevirt.instances.cpu_models import OFFERED, TARGET
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi, architecture
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import known_or_none
-from virt_admit.model.kubevirt.settings.versions import Gate, Version, gate_is_on, has_release
+from virt_admit.model.kubevirt.settings.versions import Gate, Version, gate_is_known_on, has_release
 from virt_admit.model.scheduler.node_selectors import NodeSelector, Term, parse_node_selector
 from virt_admit.model.scheduler.pod_terms import pod_terms
 from virt_admit.model.scheduler.pods import Pod, spread_constraints
@@ -41,7 +41,7 @@ MACHINE_TYPE: Final = "machine-type.node.kubevirt.io/"
 CPU_FEATURE: Final = "cpu-feature.node.kubevirt.io/"
 CPU_VENDOR: Final = "cpu-vendor.node.kubevirt.io/"
 HYPERV: Final = "hyperv.node.kubevirt.io/"
-TSC: Final = "scheduling.node.kubevirt.io/tsc-frequency-"
+TSC: Final = tsc.SELECTED
 OBSOLETE_HOST_MODEL: Final = "node-labeller.kubevirt.io/obsolete-host-model"
 _ISTIO: Final = "sidecar.istio.io/inject"
 """Annotation of a VMI that becomes a label of its pod."""
@@ -306,11 +306,11 @@ def _node_selector(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> _Sele
         _demand_machine(selector, vmi)
     _demand_security(selector, vmi.launch_security.field, arch)
     hyperv = vmi.spec.at("domain", "features", "hyperv")
-    if hyperv.present and _is_on(cluster, Gate.HYPERV_STRICT_CHECK):
+    if hyperv.present and gate_is_known_on(cluster, Gate.HYPERV_STRICT_CHECK):
         _demand_hyperv(selector, hyperv)
     frequency = vmi.obj.at("status", "topologyHints", "tscFrequency").integer
     if frequency and _needs_tsc(vmi):
-        selector.demand(f"{TSC}{frequency}", f"TSC frequency {frequency}")
+        selector.demand(f"{TSC}{frequency}", f"{tsc.DEMANDED}{frequency}")
     return selector
 
 
@@ -379,13 +379,29 @@ def _needs_tsc(vmi: ExpandedVmi) -> bool:
     return _features(vmi).get("invtsc") in ("require", "force")
 
 
+def restarted(pod: Pod, vmi: ExpandedVmi) -> Pod:
+    """Return the pod of a running VMI as that of its next VMI, which has no status yet: its machine
+    type is that of its spec, often an alias."""
+    running, named = vmi.obj.at("status", "machine", "type").text, _named_machine(vmi)
+    if not running or running == named or MACHINE_TYPE + running not in pod.node_selector:
+        return pod
+    labels = {key: word for key, word in pod.node_selector.items() if key != MACHINE_TYPE + running}
+    own = _Selector(labels, dict(pod.meanings))
+    if named:
+        own.demand(MACHINE_TYPE + named, f"machine type {named}")
+    return replace(pod, node_selector=own.labels, meanings=own.meanings)
+
+
 def _demand_machine(selector: _Selector, vmi: ExpandedVmi) -> None:
-    running = vmi.obj.at("status", "machine", "type").text
-    machine = running or vmi.spec.at("domain", "machine", "type").text
+    if machine := vmi.obj.at("status", "machine", "type").text or _named_machine(vmi):
+        selector.demand(MACHINE_TYPE + machine, f"machine type {machine}")
+
+
+def _named_machine(vmi: ExpandedVmi) -> str:
+    machine = vmi.spec.at("domain", "machine", "type").text
     if not machine and vmi.preference is not None:
         machine = vmi.preference.spec.at("machine", "preferredMachineType").text
-    if machine:
-        selector.demand(MACHINE_TYPE + machine, f"machine type {machine}")
+    return machine or ""
 
 
 def _demand_security(selector: _Selector, launch: Field, arch: str | None) -> None:
@@ -407,13 +423,6 @@ def _demand_hyperv(selector: _Selector, hyperv: Field) -> None:
             selector.demand(HYPERV + feature, f"Hyper-V {feature}")
     if hyperv["evmcs"].is_map and hyperv.at("evmcs", "enabled").boolean is not False:
         selector.demand(f"{CPU_VENDOR}Intel", "an Intel processor")
-
-
-def _is_on(cluster: Cluster, gate: Gate) -> bool:
-    try:
-        return gate_is_on(cluster, gate)
-    except Unseen:
-        return False
 
 
 def _forbidden(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> Iterator[tuple[str, str]]:

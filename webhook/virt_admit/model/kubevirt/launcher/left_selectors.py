@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.scheduler.pod_terms import HOSTNAME
 
 if TYPE_CHECKING:  # to load it takes longer than this module
     from virt_admit.model.scheduler.pods import Pod

@@ -5,13 +5,14 @@ Source: kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go#creat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubevirt.instances import cpu_models
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import cpu_models, vmis
 from virt_admit.model.kubevirt.instances.cpu_models import TARGET
-from virt_admit.model.kubevirt.launcher.launcher_pod import CPU_FEATURE, CPU_VENDOR
+from virt_admit.model.kubevirt.launcher.launcher_pod import CPU_FEATURE, CPU_VENDOR, MACHINE_TYPE
 from virt_admit.model.kubevirt.settings.versions import Version, has_release
 
 REQUIRED_FEATURE: Final = "host-model-required-features.node.kubevirt.io/"
@@ -48,9 +49,42 @@ def labels(
             yield vendor, "true", f"processor vendor {vendor.removeprefix(CPU_VENDOR)}"
 
 
+def unlabelled(
+    vmi: Object, demanded: Iterable[str], every: Mapping[str, Mapping[str, str]]
+) -> tuple[str, ...]:
+    """Return the demanded labels of machine types and CPU features that no node has, not even the
+    one on which the VMI runs with them: that none offers them is not known then.
+
+    ``every``: the labels of the nodes. A launcher of an older release may have what virt-handler,
+    which asks the launcher of its own release, no longer finds
+    (kubevirt/kubevirt:cmd/virt-handler/virt-handler.go, init container ``virt-launcher``).
+    """
+    here = every.get(vmi.at("status", "nodeName").text or "", {})
+    if vmis.OUTDATED in vmi.labels:
+        return ()
+    own = {each["name"].text for each in vmi.at("spec", "domain", "cpu", "features").items()}
+    families = [family for family in (MACHINE_TYPE, CPU_FEATURE) if _has_any(family, here)]
+    return tuple(
+        key
+        for key in demanded
+        for family in families
+        if key.startswith(family)
+        and (family == MACHINE_TYPE or key.removeprefix(family) in own)
+        and not any(key in labels for labels in every.values())
+    )
+
+
+def _has_any(family: str, labels: Iterable[str]) -> bool:
+    return any(label.startswith(family) for label in labels)
+
+
 def _of_host_model(source: Mapping[str, object]) -> dict[str, str]:
     """Return what the host model of a node demands of another;
     nothing where the node does not say its model.
+
+    KubeVirt before 0.49.1, and 0.50 to 0.53, asks for a node of the same host model. Its
+    virt-handler does not label from which models a node takes migrations
+    (migration.go#prepareNodeSelectorForHostCpuModel; node_labeller.go#prepareLabels).
     """
     models = {key: value for key, value in source.items() if key.startswith(cpu_models.HOST)}
     if not models:
@@ -61,10 +95,13 @@ def _of_host_model(source: Mapping[str, object]) -> dict[str, str]:
         if key.startswith(REQUIRED_FEATURE)
     }
     model, value = next(iter(sorted(models.items())))
-    return {**demanded, TARGET + model.removeprefix(cpu_models.HOST): str(value)}
+    old = _has_any(cpu_models.OFFERED, source) and not _has_any(TARGET, source)
+    family = cpu_models.HOST if old else TARGET
+    return {**demanded, family + model.removeprefix(cpu_models.HOST): str(value)}
 
 
 def _words(label: str) -> str:
-    if label.startswith(TARGET):
-        return f"host model {label.removeprefix(TARGET)}"
+    for family in (TARGET, cpu_models.HOST):
+        if label.startswith(family):
+            return f"host model {label.removeprefix(family)}"
     return f"CPU feature {label.removeprefix(CPU_FEATURE)}"

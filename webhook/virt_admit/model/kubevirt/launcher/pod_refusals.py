@@ -112,7 +112,7 @@ def _account(refused: _Refused) -> str:
 def _pod_security(refused: _Refused) -> str:
     adds = forbidden_pods.ADDED in refused.found.string
     vm = "run the VM in a namespace that does" if adds else "remove from the VM what is named"
-    return forbidden_pods.remedy(refused.namespace, f", or {vm}")
+    return forbidden_pods.remedy(refused.namespace, other=f"or {vm}")
 
 
 def _security_context(_: _Refused) -> str:

@@ -12,12 +12,11 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from virt_admit.model.kubernetes.objects import Field
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances.cpu_models import TARGET
 from virt_admit.model.kubevirt.launcher.launcher_pod import CPU_FEATURE, NAME
 from virt_admit.model.scheduler import pod_size
 from virt_admit.model.scheduler.pod_terms import REQUIRED
-from virt_admit.model.scheduler.pods import FINISHED
 from virt_admit.model.scheduler.resources import CPU, Resources, pod_requests
 
 _LIMITED: Final = (CPU, "memory", "ephemeral-storage")
@@ -33,8 +32,8 @@ def summarize(pod: dict[str, Any]) -> dict[str, Any] | None:
     pod that runs already restrict no other pod. Its node selector counts where it tells which CPU a
     migrating VM needs.
     """
-    whole = Field(pod)
-    if whole.at("status", "phase").text in FINISHED:
+    whole = Object(pod)
+    if whole.ended:
         return None
     labels = whole.at("metadata", "labels").texts
     parts = {

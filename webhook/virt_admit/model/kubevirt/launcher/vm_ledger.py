@@ -18,9 +18,11 @@ from virt_admit.model.kubernetes.kinds import NODE, POD, VM, VMI, Kind
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
-from virt_admit.model.kubevirt.instances import lifecycle, migrations, vmis, vms
+from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubevirt.instances import lifecycle, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.ledger import (
     Ledger,
     LedgerNode,
@@ -29,7 +31,6 @@ from virt_admit.model.scheduler.ledger import (
     as_requests,
     ledger_node,
 )
-from virt_admit.model.scheduler.pods import FINISHED
 from virt_admit.model.scheduler.resources import amounts, pod_requests
 from virt_admit.model.scheduler.snapshot import read_node
 
@@ -56,7 +57,7 @@ READS: Final[Reads] = {
         *("spec.priority", "spec.resources.requests", "spec.tolerations"),
         *(
             f"status.{kind}.{field}"
-            for kind in ("containerStatuses", "initContainerStatuses")
+            for kind in CONTAINERS
             for field in ("name", "allocatedResources", "resources.requests")
         ),
         *("status.allocatedResources", "status.resources.requests", "status.phase"),
@@ -264,12 +265,7 @@ class VmLedger:
             self._without_pod,
             self._vmis,
             self._returning,
-        ) == (
-            other.ledger,
-            other._without_pod,
-            other._vmis,
-            other._returning,
-        )
+        ) == (other.ledger, other._without_pod, other._vmis, other._returning)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -319,12 +315,21 @@ def facts_of(kind: Kind, obj: Object, summary: Mapping[str, Any] | None = None) 
     if kind is NODE:
         return ledger_node(read_node(obj), hosts_vms=SCHEDULABLE in obj.labels)
     if kind is POD:
-        ended = _map(obj.data.get("status")).get("phase") in FINISHED
-        return None if ended else PodFacts(_ledger_pod(obj, summary), vmi_name(obj))
+        return None if obj.ended else PodFacts(_ledger_pod(obj, summary), vmi_name(obj))
     if kind is VMI:
-        ended = obj.at("status", "phase").text in migrations.FINAL_PHASES
-        return None if ended else _ledger_vmi(obj)
+        return None if obj.ended else _ledger_vmi(obj)
     return True if returns(obj) and not obj.deleted else None
+
+
+def vmi_of(pod: Object, cluster: Cluster) -> Object | None:
+    """Return the VMI of a launcher pod; None: it is another pod, or its VMI is not known."""
+    return find(cluster, VMI, pod.namespace, vmi_name(pod))
+
+
+def user(pod: Object) -> str:
+    """Return how a pod is named in a message: as the VM that it runs, if it runs one."""
+    name = vmi_name(pod)
+    return f"VM {pod.namespace}/{name}" if name else f"pod {pod.full_name}"
 
 
 def vmi_name(pod: Object) -> str:
@@ -354,11 +359,9 @@ def _owners(metadata: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _ledger_pod(pod: Object, summary: Mapping[str, Any] | None) -> LedgerPod:
     spec = _map(pod.data.get("spec"))
-    node, priority, tolerations = (
-        spec.get("nodeName"),
-        spec.get("priority"),
-        spec.get("tolerations"),
-    )
+    node = spec.get("nodeName")
+    priority = spec.get("priority")
+    tolerations = spec.get("tolerations")
     requests = (
         _summed(summary)
         if summary is not None

@@ -139,7 +139,7 @@ def _age(obj: Object) -> tuple[str, str]:
 
     RFC 3339 in UTC sorts as text; objects not created yet sort last.
     """
-    return obj.metadata["creationTimestamp"].text or "~", obj.full_name
+    return obj.created or "~", obj.full_name
 
 
 def kubevirt_in_effect(cluster: Cluster) -> Object | None:

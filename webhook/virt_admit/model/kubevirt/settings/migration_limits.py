@@ -9,7 +9,7 @@ from typing import Final
 
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import HCO, MIGRATION_POLICY
+from virt_admit.model.kubernetes.kinds import HCO, MIGRATION_POLICY, NAD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubevirt.settings.configuration import (
@@ -19,6 +19,7 @@ from virt_admit.model.kubevirt.settings.configuration import (
     setting,
 )
 from virt_admit.model.kubevirt.settings.versions import Version, hco_release
+from virt_admit.model.messages import names
 
 PER_CLUSTER: Final = "parallelMigrationsPerCluster"
 PER_CLUSTER_UNSAID: Final = 5
@@ -90,6 +91,15 @@ def network(obj: Object) -> tuple[str, str] | None:
     if not found or len(found["name"]) > LONGEST_NAME:
         return None
     return found["namespace"] or "", found["name"]
+
+
+def elsewhere(network: str, cluster: Cluster) -> str:
+    """Return which namespaces have a network of the name of ``namespace/name``, which does not
+    exist, in brackets; empty: none. Multus looks in the namespace of virt-handler alone.
+    """
+    name = network.rpartition("/")[2]
+    there = sorted({each.namespace for each in cluster.known(NAD) if each.name == name})
+    return f" (in {names(there)} it does)" if there else ""
 
 
 _STALL: Final = "MigrationStallDetection"

@@ -68,12 +68,10 @@ def fault(pod: Object, cluster: Cluster) -> NetworkFault | None:
         return NetworkFault(f"{begin} when it was created", ways)
     owner = definition.controller
     where = f" in {owner['kind'].text} {owner['name'].text}, which owns it" if owner else ""
-    ways = (
-        f"give {full_name} an ipam with free addresses (such as whereabouts){where}, then delete "
-        f"pod {pod.name}, which keeps its interface; or remove {_field(cluster)}"
-    )
+    way = f"give {full_name} an ipam with free addresses (such as whereabouts){where}"
+    further = f"then delete pod {pod.name}, which keeps its interface; or remove {_field(cluster)}"
     why = f"{begin}, which has no ipam: each new {HANDLER} pod fails alike"
-    return NetworkFault(why, typed(ways, about("edit", definition, NAD)))
+    return NetworkFault(why, typed(way, about("edit", definition, NAD), further))
 
 
 def _has_ended(pod: Object) -> bool:
@@ -104,7 +102,7 @@ def _has_routers(network: str, namespace: str, cluster: Cluster) -> bool:
     """
     return any(
         each.labels.get("kubevirt.io") == HANDLER
-        and each.condition("Ready")["status"].text == "True"
+        and each.is_true("Ready")
         and _without_address(each) == network
         for each in cluster.known(POD, namespace)
     )
@@ -122,7 +120,7 @@ def _containers(pod: Object) -> Iterator[Field]:
 
 def has_joined(pod: Object, network: str) -> bool:
     """Whether a virt-handler that works has an interface in a network for migrations."""
-    if pod.labels.get("kubevirt.io") != HANDLER or pod.condition("Ready")["status"].text != "True":
+    if pod.labels.get("kubevirt.io") != HANDLER or not pod.is_true("Ready"):
         return False
     joined = (each.strip() for each in pod.annotations.get(_NETWORKS, "").split(","))
     return any(each.rpartition("/")[2] == f"{network}@{INTERFACE}" for each in joined)

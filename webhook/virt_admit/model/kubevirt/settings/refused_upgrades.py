@@ -98,7 +98,7 @@ def _refusal(obj: Object) -> str:
 
 
 def _said(condition: Field) -> str:
-    return " ".join((condition["message"].text or condition["reason"].text or "").split())
+    return condition["message"].words or condition["reason"].words
 
 
 def _override(condition: Object) -> Field | None:

@@ -58,8 +58,6 @@ _FINALIZERS: Final[dict[kinds.Kind, frozenset[str]]] = {
 """The finalizers that the operators remove, of old releases too."""
 _SETTLED: Final = timedelta(minutes=10)
 """So long an operator that restarts may have no Ready pod."""
-_FINISHED: Final = frozenset(("Succeeded", "Failed"))
-"""Phases of pods that do nothing any more."""
 _OF_CDI: Final = "cdi-api"
 _PARTS: Final = ("virt-api", "virt-controller", "virt-handler")
 
@@ -209,11 +207,7 @@ def of(obj: Object, kind: kinds.Kind, cluster: Cluster) -> RemovedProduct | None
         if any(_is_operator(found, kind) for found in cluster.list(word)):
             return None
     pods = cluster.known(kinds.POD)
-    parts = {
-        each.labels.get("kubevirt.io")
-        for each in pods
-        if each.at("status", "phase").text not in _FINISHED
-    }
+    parts = {each.labels.get("kubevirt.io") for each in pods if not each.ended}
     space = find(cluster, kinds.NAMESPACE, "", obj.namespace) if kind.namespaced else None
     return RemovedProduct(
         obj,
@@ -239,7 +233,7 @@ def idle_operator(obj: Object, kind: kinds.Kind, cluster: Cluster) -> Problem | 
     if lasts is None or lasts < _SETTLED or not held or own is None:
         return None
     pods = [each for each in cluster.list(kinds.POD) if _is_operator(each, kind)]
-    if any(each.condition("Ready")["status"].text == "True" for each in pods):
+    if any(each.is_true("Ready") for each in pods):
         return None
     by = f"{own.name}, which alone removes it, has no Ready pod"
     reason = (
@@ -265,7 +259,7 @@ def _texts(held: Sequence[Field]) -> str:
 def _is_operator(obj: Object, kind: kinds.Kind) -> bool:
     if obj.kind == kinds.POD.kind:
         mine = any(obj.name.startswith(f"{name}-") for name in _OPERATORS[kind])
-        return mine and obj.at("status", "phase").text not in _FINISHED
+        return mine and not obj.ended
     return obj.name in _OPERATORS[kind]
 
 

@@ -59,12 +59,17 @@ def hco_release(hyperconverged_: Object) -> Version | None:
 class Feature(enum.Enum):
     """Behaviour that a release of KubeVirt introduced, for clusters that still run an older one."""
 
+    PENDING_TIMEOUTS = (
+        "a migration whose target pod does not start is given up",
+        Version(0, 48),
+    )
     EXTERNAL = ("eviction strategy External", Version(0, 53))
     LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
     TSC_OF_SCHEDULABLE = (
         "the lowest TSC frequency is that of nodes with kubevirt.io/schedulable",
         Version(1, 0, 1),
     )
+    TSC_TOLERANCE = ("TSC frequencies may differ by 250 ppm", Version(0, 59, 1))
     RUNNING_DEPRECATED = ("the field running is deprecated", Version(1, 4))
     PERSISTENT_STATE = (
         "persistent vTPM and EFI on storage that is not shared can be migrated",
@@ -84,7 +89,7 @@ class Feature(enum.Enum):
     EVACUATE_CANCEL = ("virtctl evacuate-cancel ends the evacuation of a VMI", Version(1, 7))
     ATTACHMENTS_PROTECTED = (
         "pods that attach volumes of a running VMI are not evicted",
-        Version(1, 7),
+        Version(1, 6, 1),
     )
     COPIED_DISKS_COUNT = (
         "completionTimeoutPerGiB counts the disks that a migration copies",

@@ -10,14 +10,15 @@ kubevirt/hyperconverged-cluster-operator:controllers/handlers/kubevirt.go#getKVS
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
-from virt_admit.model.commands import about, merge_patch, nested
+from virt_admit.model.commands import about, kubectl, merge_patch, nested
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.kubevirt.settings.running_release import may_be_managed
+from virt_admit.model.kubevirt.settings.running_release import is_managed, may_be_managed
 
 
 class _Paths(NamedTuple):
@@ -43,6 +44,12 @@ class WrittenSetting(enum.Enum):
         "spec.infra.nodePlacement",
         "spec.infra.nodePlacement",
         "spec.deployment.nodePlacements.infra",
+    )
+    STATE_CLASS = _Paths(
+        KUBEVIRT,
+        "spec.configuration.vmStateStorageClass",
+        "spec.vmStateStorageClass",
+        "spec.storage.vmStateStorageClass",
     )
     SCRATCH = _Paths(
         CDI,
@@ -94,3 +101,32 @@ def holder(setting: WrittenSetting, own: Object | None, cluster: Cluster) -> Set
     if own is None or may_be_managed(own, cluster):
         return None
     return SettingHolder(own, paths.kind, own.at(*paths.own.split(".")))
+
+
+_OF_HCO: Final = "kubevirt-kubevirt-hyperconverged"
+"""The KubeVirt object that HyperConverged writes."""
+
+
+def placement(kubevirt: Object, cluster: Cluster) -> str:
+    """Return the field by which KubeVirt's workloads are placed, with the kind of the object."""
+    place = holder(WrittenSetting.WORKLOADS, kubevirt, cluster)
+    if place is not None:
+        return place.words
+    written = is_managed(kubevirt) or kubevirt.name == _OF_HCO
+    own = "" if written else "spec.workloads.nodePlacement of KubeVirt, or "
+    return (
+        f"{own}the nodePlacement of the workloads of "
+        f"HyperConverged{'' if written else ' if one writes it'}"
+    )
+
+
+def tolerating(kubevirt: Object, tolerations: Sequence[dict[str, Any]], cluster: Cluster) -> str:
+    """Return the command that adds tolerations to virt-handler and leaves those that it has; none:
+    the one that edits them."""
+    place = holder(WrittenSetting.WORKLOADS, kubevirt, cluster)
+    if place is not None:
+        given = [each.value for each in place.field["tolerations"].items()]
+        return place.patch([*given, *tolerations], "tolerations") if tolerations else place.edit
+    if kubevirt.name == _OF_HCO:
+        return kubectl("edit", HCO, kubevirt.name.removeprefix("kubevirt-"), kubevirt.namespace)
+    return about("edit", kubevirt, KUBEVIRT)

@@ -78,10 +78,7 @@ class _Bundle(NamedTuple):
 
 
 def failure(
-    subscription: Object,
-    plan: Object | None,
-    words: str,
-    cluster: Cluster,
+    subscription: Object, plan: Object | None, words: str, cluster: Cluster
 ) -> UnpackFailure | None:
     """Return what keeps a bundle from being unpacked again; None: it is another fault.
 
@@ -98,7 +95,7 @@ def failure(
     own = alike if bundles or (not unseen and _is_certain(alike)) else []
     image = f"image {bundles[0].image.partition('@')[0]}" if bundles else "the image of the bundle"
     again = _deletion(subscription, plan)
-    if not own or any(not _has_failed(job) for job in own):  # OLM takes one that has not failed
+    if not own or not all(job.is_true("Failed") for job in own):  # OLM takes one that has not
         return _without_job(
             bundles if unseen else [], image, space, again, is_gone=not unseen and own == alike
         )
@@ -117,7 +114,7 @@ def _deletion(subscription: Object, plan: Object | None) -> str:
     """Return the command that lets OLM make another InstallPlan; empty: none failed."""
     if plan is not None:
         return about("delete", plan, INSTALL_PLAN)
-    failed = subscription.condition("InstallPlanFailed")["status"].text == "True"
+    failed = subscription.is_true("InstallPlanFailed")
     name = subscription.at("status", "installPlanRef", "name").text or ""
     return kubectl("delete", INSTALL_PLAN, name, subscription.namespace) if failed and name else ""
 
@@ -143,7 +140,7 @@ def _is_of(job: Object, bundles: Sequence[_Bundle], words: str) -> bool:
         return any((ref or job.name) in (each.name, each.name[:_NAME_LENGTH]) for each in bundles)
     failed = job.condition("Failed")
     said = all((failed[each].text or "") in words for each in ("reason", "message"))
-    return ref is not None and _has_failed(job) and said
+    return ref is not None and job.is_true("Failed") and said
 
 
 def _is_certain(alike: Sequence[Object]) -> bool:
@@ -152,10 +149,6 @@ def _is_certain(alike: Sequence[Object]) -> bool:
         return False
     failed = alike[0].condition("Failed")
     return all(failed[each].text for each in ("reason", "message"))
-
-
-def _has_failed(job: Object) -> bool:
-    return job.condition("Failed")["status"].text == "True"
 
 
 def _of_jobs(jobs: Sequence[Object]) -> str:
@@ -169,7 +162,7 @@ def _older(job: Object, plan: Object | None) -> str:
     failed = clock.instant(job.condition("Failed")["lastTransitionTime"].text)
     if plan is None or failed is None:
         return ""
-    made = clock.instant(plan.at("metadata", "creationTimestamp").text)
+    made = clock.instant(plan.created)
     if made is None or failed >= made:
         return ""
     return f" (it failed {clock.duration(made - failed)} before the InstallPlan)"
@@ -181,12 +174,7 @@ def _retries(subscription: Object, cluster: Cluster) -> bool:
 
 
 def _without_job(
-    missing: Sequence[_Bundle],
-    image: str,
-    space: str,
-    again: str,
-    *,
-    is_gone: bool,
+    missing: Sequence[_Bundle], image: str, space: str, again: str, *, is_gone: bool
 ) -> UnpackFailure:
     if missing:  # the name follows from the image, although Jobs cannot be read
         found = [each.name[:_NAME_LENGTH] for each in missing]

@@ -14,17 +14,17 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import pod_owners
 from virt_admit.model.commands import argument, shell, typed, virtctl
+from virt_admit.model.evidence import complaints
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, Kind
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, VMI, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import config_pool_updates, sriov_drains
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.scheduler.pods import FINISHED
 
 CLUSTER_POLICY: Final = Kind(
     "nvidia.com", ("v1",), "clusterpolicies", "ClusterPolicy", namespaced=False
@@ -113,10 +113,11 @@ def _failed_driver(node: Object, key: str, work: DeviceWork, cluster: Cluster) -
     again = shell(
         "kubectl", "label", "node", argument(node.name), f"{key}=upgrade-required", "--overwrite"
     )
+    pod = _driver_pod(node, cluster, of_gpu=of_gpu)
     first = (
         f"once its work is saved, {pod_owners.taken_away(users[0], cluster)}"
         if users
-        else "see in its log why"
+        else f"see in the log of its driver pod{f' {pod.full_name}' if pod is not None else ''} why"
     )
     allow = (
         ", or let the operator delete it (podDeletion.deleteEmptyDir of its ClusterPolicy)"
@@ -124,8 +125,62 @@ def _failed_driver(node: Object, key: str, work: DeviceWork, cluster: Cluster) -
         else ""
     )
     remedy = typed(f"{first}{allow}, then {_AGAIN}", again)
-    waits = f"{why}.{'' if kept else f' {_READY}'}{_behind(node, key, cluster)}"
+    fails = _failing(pod, cluster) if pod is not None else ""
+    waits = f"{why}.{fails}{'' if kept else f' {_READY}'}{_behind(node, key, cluster)}"
     return work._replace(waits=waits, ends=False if kept else None, failed=True, remedy=remedy)
+
+
+def _driver_pod(node: Object, cluster: Cluster, *, of_gpu: bool) -> Object | None:
+    """Return the driver pod of a node; None: it is not known.
+
+    Sources: NVIDIA/gpu-operator:controllers/upgrade_controller.go (DriverLabelKey),
+    Mellanox/network-operator:manifests/state-ofed-driver.
+    """
+    known = entry(cluster, _by_driver, node.name) or ()
+    return next((pod for pod in known if _is_driver(pod, of_gpu=of_gpu)), None)
+
+
+def _by_driver(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the driver pods of both operators, by node."""
+    own = (
+        pod
+        for pod in cluster.known(POD)
+        if not pod.ended and any(_is_driver(pod, of_gpu=each) for each in (True, False))
+    )
+    made = (pod for pod in own if pod.owned_by(DAEMON_SET.kind))
+    return grouped(made, lambda pod: pod.at("spec", "nodeName").text or "")
+
+
+def _is_driver(pod: Object, *, of_gpu: bool) -> bool:
+    if not of_gpu:
+        return "nvidia.com/ofed-driver" in pod.labels
+    component = pod.labels.get("app.kubernetes.io/component")
+    return pod.labels.get("app") == "nvidia-driver-daemonset" or component == "nvidia-driver"
+
+
+def _failing(pod: Object, cluster: Cluster) -> str:
+    """Return what fails in the driver pod, as a sentence after a space; empty: it is ready, or
+    reports nothing. The webhook keeps no container states."""
+    found = None if pod.is_true("Ready") else next(complaints.of(pod, cluster), None)
+    if found is None:
+        return ""
+    return f" Driver pod {pod.full_name} fails: {found.words}."
+
+
+PAUSED: Final = "paused-for-"
+"""How the values of labels of a node begin by which the pods of the operator leave it
+(NVIDIA/k8s-driver-manager:cmd/driver-manager/main.go; NVIDIA/mig-parted uses another end)."""
+_PLUGINS: Final = ("device-plugin", "sandbox-device-plugin")
+
+
+def paused_plugin(node: Object, device: str) -> str:
+    """Return the label by which the device plugin of a device was taken from a node; empty: none
+    was."""
+    if not device.startswith("nvidia.com/"):
+        return ""
+    labels = {key: node.labels.get(f"nvidia.com/gpu.deploy.{key}", "") for key in _PLUGINS}
+    found = (f"nvidia.com/gpu.deploy.{k}={v}" for k, v in labels.items() if v.startswith(PAUSED))
+    return next(found, "")
 
 
 _READY: Final = (
@@ -137,10 +192,18 @@ _AGAIN: Final = "have the upgrade tried again, since an uncordon alone leaves th
 
 def _behind(node: Object, key: str, cluster: Cluster) -> str:
     """Return which nodes wait for their turn, as a sentence after a space."""
-    behind = sorted(
-        each.name for each in cluster.known(NODE) if each.labels.get(key) == "upgrade-required"
-    )
+    behind = entry(cluster, _asking, key) or ()
     return _queue([name for name in behind if name != node.name])
+
+
+def _asking(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """Return the nodes that ask for an upgrade by the label of the driver, each in its order."""
+    found: dict[str, list[str]] = {}
+    for node in sorted(cluster.known(NODE), key=lambda each: each.name):
+        for key, state in node.labels.items():
+            if state == "upgrade-required" and _DRIVER.fullmatch(key):
+                found.setdefault(key, []).append(node.name)
+    return found
 
 
 def _queue(behind: Sequence[str]) -> str:
@@ -190,7 +253,7 @@ def sriov(node: Object, cluster: Cluster) -> DeviceWork | None:
     reboots = state.startswith("Reboot")
     holders = [] if reboots else list(entry(cluster, _by_device, node.name) or ())
     kept = [vmi for pod in holders if (vmi := _kept(pod, cluster)) is not None]
-    which = f" ({names(map(_user, holders))})" if holders else ""
+    which = f" ({names(map(vm_ledger.user, holders))})" if holders else ""
     needs = (
         "It takes all pods away"
         if full
@@ -245,8 +308,7 @@ def _kept(pod: Object, cluster: Cluster) -> Object | None:
     """Return the VMI of a launcher pod if KubeVirt refuses its eviction for good; None: it does
     not, or that is not known.
     """
-    name = vm_ledger.vmi_name(pod)
-    vmi = find(cluster, VMI, pod.namespace, name) if name else None
+    vmi = vm_ledger.vmi_of(pod, cluster)
     if (
         vmi is None
         or vmis.migratable(vmi) is not False
@@ -254,11 +316,6 @@ def _kept(pod: Object, cluster: Cluster) -> Object | None:
     ):
         return None
     return vmi
-
-
-def _user(pod: Object) -> str:
-    name = vm_ledger.vmi_name(pod)
-    return f"VM {pod.namespace}/{name}" if name else f"pod {pod.full_name}"
 
 
 def _by_device(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
@@ -270,7 +327,7 @@ def _with_resource(prefix: str, cluster: Cluster) -> Mapping[str, Sequence[Objec
     found: dict[str, list[Object]] = {}
     for pod in cluster.known(POD):
         node = pod.at("spec", "nodeName").text
-        if node and pod.at("status", "phase").text not in FINISHED and _holds(pod, prefix):
+        if node and not pod.ended and _holds(pod, prefix):
             found.setdefault(node, []).append(pod)
     return {node: sorted(some, key=lambda pod: pod.full_name) for node, some in found.items()}
 

@@ -99,10 +99,8 @@ def of_vmi(vmi: Object, cluster: Cluster) -> EtcdLeftover | None:
     """Return what holds the control plane to which a VM belongs as a Machine."""
     namespace = vmi.labels.get(_SPACE) or vmi.namespace
     machine = find(cluster, CAPI_MACHINE, namespace, vmi.name) if _CLUSTER in vmi.labels else None
-    owner = machine.controller if machine is not None else None
-    if owner is None or owner["kind"].text != KUBEADM.kind:
-        return None
-    found = find(cluster, KUBEADM, namespace, owner["name"].text or "")
+    owner = machine.owned_by(KUBEADM.kind) if machine is not None else ""
+    found = find(cluster, KUBEADM, namespace, owner)
     with contextlib.suppress(Unseen):
         return of(found, cluster) if found is not None else None
     return None
@@ -119,8 +117,7 @@ def held(cluster: Cluster) -> tuple[EtcdLeftover, ...]:
 
 def _has_failed(machine: Object, begun: datetime, cluster: Cluster) -> bool:
     """Return whether a Machine was made after the fault began, and has had the time to join."""
-    made = machine.metadata["creationTimestamp"].text
-    age, born = clock.since(made, cluster), clock.instant(made)
+    age, born = clock.age(machine, cluster), clock.instant(machine.created)
     return age is not None and born is not None and born > begun and age >= _JOINED
 
 

@@ -28,10 +28,9 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.units import parse_duration
 from virt_admit.model.kubevirt.instances import migrations, vmis
 from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.node_selectors import tolerates
-from virt_admit.model.scheduler.pods import FINISHED
 
 _POOL: Final = "karpenter.sh/nodepool"
 _KEPT: Final = "karpenter.sh/do-not-disrupt"
@@ -73,8 +72,6 @@ READS: Final[Reads] = union(
 
 PATIENCE: Final = timedelta(minutes=15)
 """A node without VMs is drained and deleted in minutes."""
-_LONGEST: Final = 10**9
-"""Seconds: so that a time after a huge grace period exists."""
 _FORGOTTEN: Final = timedelta(hours=2)
 """The autoscaler takes its mark back where a drain lasts for longer than
 ``--max-graceful-termination-sec`` (10 minutes by default).
@@ -131,7 +128,7 @@ def instead_of_return(name: str, cluster: Cluster) -> str:
 
 def _deletion(node: Object, cluster: Cluster) -> Removal:
     lasts = clock.since(node.metadata["deletionTimestamp"].text, cluster)
-    state = "being deleted" + (f" for {clock.duration(lasts)}" if lasts is not None else "")
+    state = f"being deleted{clock.lasts(lasts)}"
     held = [text for each in node.metadata["finalizers"].items() if (text := each.text)]
     mark = f"finalizer {names(held, 120)}" if held else ""
     if lasts is None or lasts < PATIENCE or not held:
@@ -219,11 +216,8 @@ def _pods(node: Object, cluster: Cluster) -> Sequence[Object]:
 
 
 def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        if pod.at("status", "phase").text not in FINISHED:
-            found.setdefault(pod.at("spec", "nodeName").text or "", []).append(pod)
-    return found
+    left = (pod for pod in cluster.known(POD) if not pod.ended)
+    return grouped(left, lambda pod: pod.at("spec", "nodeName").text or "")
 
 
 # --- Karpenter ------------------------------------------------------------------------------------
@@ -283,7 +277,7 @@ def _leave(node: Object, cluster: Cluster) -> bool:
 def _ends_in_time(pod: Object, cluster: Cluster) -> bool:
     late = clock.since(pod.metadata["deletionTimestamp"].text, cluster)
     grace = pod.at("spec", "terminationGracePeriodSeconds").integer or 0
-    return late is None or late < PATIENCE + timedelta(seconds=min(grace, _LONGEST))
+    return late is None or late < PATIENCE + timedelta(seconds=clock.bounded(grace))
 
 
 def _migrates(vmi: Object | None, cluster: Cluster) -> bool:
@@ -334,9 +328,7 @@ def _free(pod: Object, cluster: Cluster) -> str:
 def _vmi(pod: Object, cluster: Cluster) -> Object | None:
     if not is_launcher(pod) or unlisted(cluster, VMI):
         return None
-    owner = pod.controller
-    name = owner["name"].text if owner is not None and owner["kind"].text == VMI.kind else None
-    return find(cluster, VMI, pod.namespace, name) if name else None
+    return find(cluster, VMI, pod.namespace, pod.owned_by(VMI.kind))
 
 
 # --- the cluster autoscaler -----------------------------------------------------------------------
@@ -349,13 +341,10 @@ def _marked(node: Object, key: str, value: str, cluster: Cluster) -> Removal:
     are not cordoned (cluster-autoscaler/core/static_autoscaler.go#cleanUpIfRequired; pull request
     kubernetes/autoscaler#5200).
     """
-    now, begun = clock.now(cluster), _time(value)
-    lasts = now - begun if now is not None and begun is not None else None
-    mark = f"taint {key}"
-    since = f" for {clock.duration(lasts)}" if lasts is not None else ""
-    state = f"marked for deletion by the cluster autoscaler{since}"
+    lasts, mark = clock.elapsed(_time(value), cluster), f"taint {key}"
+    state = f"marked for deletion by the cluster autoscaler{clock.lasts(lasts)}"
     is_young = lasts is None or lasts < _FORGOTTEN
-    if is_young or node.condition("Ready")["status"].text != "True" or unlisted(cluster, POD):
+    if is_young or not node.is_true("Ready") or unlisted(cluster, POD):
         return Removal(state, mark=mark)
     if _leave(node, cluster):
         return Removal(state, mark=mark)

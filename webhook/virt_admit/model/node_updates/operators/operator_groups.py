@@ -52,7 +52,7 @@ def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> SurplusGrou
     """
     found = sorted(
         (each for each in cluster.known(_GROUP, namespace) if not each.deleted),
-        key=lambda each: (each.metadata["creationTimestamp"].text or "", each.name),
+        key=lambda each: (each.created, each.name),
     )
     if len(found) == 1:
         return None
@@ -74,7 +74,7 @@ def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> SurplusGrou
 
 
 def _described(group: Object, cluster: Cluster) -> str:
-    age = clock.since(group.metadata["creationTimestamp"].text, cluster)
+    age = clock.age(group, cluster)
     made = f"made {clock.duration(age)} ago" if age is not None else ""
     writer = writers.of(group)
     said = " ".join(filter(None, (made, f"by {writer.source}" if writer is not None else "")))
@@ -92,24 +92,22 @@ def _remedy(found: Sequence[Object], namespace: str, csv: Object | None) -> str:
     others = [each for each in found if each is not kept]
     sources = dict.fromkeys(each.source for each in map(writers.of, others) if each is not None)
     which = names([each.name for each in others])
-    first = (
-        f"take {which} out of {names(sources)}, then delete it" if sources else f"delete {which}"
-    )
     command = shell(
         *("kubectl", "delete", "operatorgroup"),
         *(argument(each.name) for each in others),
         *("-n", namespace),
     )
-    return typed(
-        f"Keep {kept.name}, with which it worked, and {first}. OLM then goes on by itself", command
-    )
+    keep, after = f"Keep {kept.name}, with which it worked, and", "OLM then goes on by itself"
+    if sources:  # which would write it again
+        return f"{keep} take {which} out of {names(sources)}; then delete it ({command}). {after}"
+    return typed(f"{keep} delete {which}. {after}", command)
 
 
 def _kept(found: Sequence[Object], csv: Object | None) -> Object | None:
     """Return the group that alone existed when the ClusterServiceVersion had succeeded; None: that
     is not known."""
     worked = _succeeded(csv) if csv is not None else None
-    made = [clock.instant(each.metadata["creationTimestamp"].text) for each in found]
+    made = [clock.instant(each.created) for each in found]
     if worked is None or any(each is None for each in made):
         return None
     older = [group for group, each in zip(found, made, strict=True) if each and each <= worked]

@@ -214,12 +214,15 @@ def effect(pool: Object, cluster: Cluster) -> str:
 
 def refused_for(operator: Object, cluster: Cluster) -> Sequence[PausedPool]:
     """Return the pools whose old kubelets make an operator refuse another minor release."""
+    return [each for each in paused(cluster) if each.old] if is_of_kubelets(operator) else ()
+
+
+def is_of_kubelets(operator: Object) -> bool:
+    """Return whether an operator refuses another minor release because of old kubelets."""
     condition = operator.condition("Upgradeable")
     if operator.name != API_SERVER or condition["status"].text != "False":
-        return ()
-    if not _OF_KUBELETS.search(condition["message"].text or ""):
-        return ()
-    return [each for each in paused(cluster) if each.old]
+        return False
+    return _OF_KUBELETS.search(condition["message"].text or "") is not None
 
 
 def refusal(pools: Sequence[PausedPool]) -> tuple[str, str]:

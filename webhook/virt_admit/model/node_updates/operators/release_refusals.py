@@ -13,17 +13,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION
+from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import incompatible_operators, update_acknowledgements
-from virt_admit.model.node_updates.operators import paused_pools, single_node_workloads
+from virt_admit.model.node_updates.operators import (
+    paused_pools,
+    poolless_nodes,
+    single_node_workloads,
+)
 
 READS: Final[Reads] = union(
-    incompatible_operators.READS, paused_pools.READS, single_node_workloads.READS
+    incompatible_operators.READS,
+    paused_pools.READS,
+    poolless_nodes.READS,
+    single_node_workloads.READS,
+    {MACHINE_CONFIG_POOL: CONDITIONS},
 )
 _LONGEST: Final = 600
 _BRIEF: Final = 180
@@ -121,10 +129,8 @@ def _causes(version: Object, cluster: Cluster) -> Iterator[ReleaseRefusal]:
         reason = condition["reason"].text or ""
         named = f" ({reason})" if reason and not reason.startswith("Multiple") else ""
         title = f"ClusterVersion {version.name} is not Upgradeable{named}"
-        said, brief = (
-            f"{title}: {cut_middle(words, _LONGEST)}",
-            f"{title}: {cut_middle(words, _BRIEF)}",
-        )
+        said = f"{title}: {cut_middle(words, _LONGEST)}"
+        brief = f"{title}: {cut_middle(words, _BRIEF)}"
         remedy = _own_remedy(words, version, cluster)
         yield ReleaseRefusal("ClusterVersion", version.name, said, remedy, brief)
 
@@ -142,13 +148,59 @@ def of_operator(operator: Object, cluster: Cluster) -> ReleaseRefusal:
     why, remedy = (pods.words, pods.remedy) if pods is not None else ("", "")
     if old := paused_pools.refused_for(operator, cluster):
         why, remedy = paused_pools.refusal(old)
+    elif paused_pools.is_of_kubelets(operator):
+        for left in poolless_nodes.named_in(words, cluster)[:1]:
+            why, remedy = left.reason, left.remedy
+    elif reason == _UPDATING and (pools := _updating(cluster)):
+        why, remedy = (
+            f"{pools} counts as being updated",
+            f"Nothing of its own: it ends once each node of {pools} has its configuration and is "
+            "Ready and schedulable",
+        )
     title += f": {why}" if why else ""
     said = f"{title}: {cut_middle(words, _LONGEST)}"
     brief = title if why else f"{title}: {cut_middle(words, _BRIEF)}"
     remedy = remedy or incompatible_operators.remedy(words, cluster, ordered=False)
+    remedy = remedy or _vsphere(words)
     described = about("describe", operator, CLUSTER_OPERATOR)
     other = typed(f"Resolve what ClusterOperator {operator.name} asks for", described)
     return ReleaseRefusal("ClusterOperator", operator.name, said, remedy or other, brief)
+
+
+_UPDATING: Final = "PoolUpdating"
+"""Why the machine-config operator refused another minor release while a pool was updated, up to
+4.18 (openshift/machine-config-operator:pkg/operator/status.go#syncUpgradeableStatus).
+"""
+_HARDWARE: Final = re.compile(r"one or more VMs are on hardware version (vmx-\d{1,4})")
+"""Nodes on virtual hardware below 15 (openshift/vsphere-problem-detector#49,
+:pkg/check/node_hw_version.go, which logs the version of each node; openshift/openshift-docs:
+updating/updating_a_cluster/updating-hardware-on-nodes-running-on-vsphere.adoc).
+"""
+
+
+def _updating(cluster: Cluster) -> str:
+    """Return which MachineConfigPools say that they update their nodes."""
+    pools = (each for each in cluster.known(MACHINE_CONFIG_POOL) if each.is_true("Updating"))
+    found = names(each.name for each in pools)
+    return f"MachineConfigPool {found}" if found else ""
+
+
+def _vsphere(words: str) -> str:
+    """Return what ends that the detector of vSphere problems refuses releases; empty: it does
+    not for the hardware of nodes.
+    """
+    found = _HARDWARE.search(words)
+    if found is None:
+        return ""
+    what = (
+        "One node after the other: drain it, shut its vSphere VM down, raise the compatibility of "
+        f"that VM from {found[1]} to hardware version 15 or later in vCenter while it is off, and "
+        "start it. The log of the detector has the version of each node"
+    )
+    of = ("-n", "openshift-cluster-storage-operator")
+    return typed(
+        what, shell("kubectl", "logs", "deployment/vsphere-problem-detector-operator", *of)
+    )
 
 
 _OF_OPERATORS: Final = re.compile(

@@ -19,7 +19,7 @@ from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pods import claim_names
 
 READS: Final[Reads] = {
-    POD: ("metadata.labels", "spec.nodeName", "spec.volumes.persistentVolumeClaim", "status.phase"),
+    POD: ("metadata.labels", "spec.nodeName", "spec.volumes.persistentVolumeClaim", "status.phase")
 }
 _WORKLOAD: Final = re.compile(
     r"workload in namespace ([a-z0-9-]{1,63}), with label "

@@ -12,19 +12,27 @@ import re
 from typing import Final
 
 from virt_admit.model.commands import kubectl
-from virt_admit.model.kubernetes.kinds import MANAGED_CHART
+from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, MANAGED_CHART
 from virt_admit.model.kubernetes.objects import Object
 
 MARK: Final = "objectset.rio.cattle.io/id"
 """The annotation of an object that Fleet applies, with its bundle."""
 _OF_CHART: Final = re.compile(r"(?:^|-)mcc-([a-z0-9.-]{1,253})-cattle-fleet-[a-z0-9-]{1,63}$")
+_HARVESTER: Final = "harvester"
+"""The ManagedChart of Harvester, which writes KubeVirt
+(harvester/harvester:package/upgrade/upgrade_manifests.sh#upgrade_managedchart_harvester).
+"""
 LOCAL: Final = "fleet-local"
 """The namespace of the charts and bundles of the cluster in which Rancher itself runs."""
 
 
 def chart_of(obj: Object) -> str:
     """Return the ManagedChart whose values decide what an object is; empty: none does."""
-    found = _OF_CHART.search(obj.annotations.get(MARK, ""))
+    mark = obj.annotations.get(MARK, "")
+    if not mark and kinds.of(obj) is KUBEVIRT and obj.namespace == f"{_HARVESTER}-system":
+        return _HARVESTER
+    found = _OF_CHART.search(mark)
     return found[1] if found else ""
 
 

@@ -68,7 +68,7 @@ def of_bundle(bundle: Object, said: str, then: str, cluster: Cluster) -> HeldRel
     if BUSY not in said or not namespace:
         return None
     revisions = _revisions(cluster).get((namespace, name))
-    if revisions and _age(revisions[-1], cluster) is not None:
+    if revisions and clock.age(revisions[-1].secret, cluster) is not None:
         return _held(namespace, name, revisions, then, cluster)
     history = _history(namespace, name)
     back = "roll it back to its last deployed revision (helm rollback)"
@@ -94,7 +94,7 @@ def _held(
     last = revisions[-1] if revisions else None
     if last is None or not last.status.startswith(_PENDING):
         return None
-    age = _age(last, cluster)
+    age = clock.age(last.secret, cluster)
     if age is None or age < _PATIENCE:
         return None
     left = f"{last.status} (revision {last.number}) for {clock.duration(age)}"
@@ -120,10 +120,6 @@ def _held(
 
 def _history(namespace: str, name: str) -> str:
     return shell("helm", "history", argument(name), "-n", namespace)
-
-
-def _age(revision: _Revision, cluster: Cluster) -> timedelta | None:
-    return clock.since(revision.secret.metadata["creationTimestamp"].text, cluster)
 
 
 @cached

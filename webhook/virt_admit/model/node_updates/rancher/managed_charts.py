@@ -16,26 +16,32 @@ are paused. Helm compares two charts, and the live object only of kinds that it 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
 
-from virt_admit.model.commands import about, merge_patch, shell, typed
+from virt_admit.model.commands import about, argument, merge_patch, shell, typed
+from virt_admit.model.evidence import unready_pods
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     CDI,
+    DEPLOYMENT,
     FLEET_BUNDLE,
     HARVESTER_UPGRADE,
     JOB,
     KUBEVIRT,
     MANAGED_CHART,
+    STORAGE_CLASS,
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import show
+from virt_admit.model.kubevirt.instances import storage
+from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
@@ -50,12 +56,14 @@ READS: Final[Reads] = union(
     clock.READS,
     harvester_upgrades.READS,
     helm_releases.READS,
+    unready_pods.READS,
     {
         MANAGED_CHART: ("spec.paused", "status"),
         FLEET_BUNDLE: ("spec.forceSyncGeneration",),
         JOB: ("status.active",),
         KUBEVIRT: (),
         CDI: (),
+        STORAGE_CLASS: (f"metadata.annotations.{DEFAULT_FOR_ALL}",),
     },
 )
 _COMPARED: Final = (KUBEVIRT, CDI)
@@ -116,24 +124,24 @@ def refusals(cluster: Cluster) -> Iterator[StandingOrder]:
                 yield _refusal(chart, cluster)
 
 
+_OWN_CLASS: Final = "harvester-longhorn"
 _HARVESTER: Final = "harvester"
 """The chart that every cluster of Harvester has."""
 
 
 def _refusal(chart: Object, cluster: Cluster) -> StandingOrder:
     which, why, remedy = _described(chart, "after which an upgrade can be started", cluster)
-    lasts = clock.since(update_orders.since(chart.condition("Ready")), cluster)
+    late = clock.has_lasted(update_orders.since(chart.condition("Ready")), _USUAL, cluster)
     reason = f"Harvester refuses to start an upgrade while a chart is not ready: {which}{why}"
     brief = f"while it is not ready, Harvester refuses to start an upgrade{why}"
-    return StandingOrder(chart, reason, remedy, lasts is not None and lasts >= _USUAL, brief)
+    return StandingOrder(chart, reason, remedy, late, brief)
 
 
 def _is_late(chart: Object, cluster: Cluster) -> bool:
     ready = chart.condition("Ready")
     if ready["status"].text != "False" or chart.at("status", "summary", "ready").integer:
         return False
-    lasts = clock.since(update_orders.since(ready), cluster)
-    return lasts is not None and lasts >= _USUAL
+    return clock.has_lasted(update_orders.since(ready), _USUAL, cluster)
 
 
 def _order(upgrade: Object, stays: timedelta, waits: _Waits, cluster: Cluster) -> StandingOrder:
@@ -180,13 +188,58 @@ def _fault(
         )
         state = each.at("summary", "state").text or "not ready"
         words = f": {_title(each)} is {state}{f' ({cut_middle(said, _WORDS)})' if said else ''}"
+        name, space = each["name"].text, each["namespace"].text or ""
+        is_deployment = each["kind"].text == DEPLOYMENT.kind
+        made = find(cluster, DEPLOYMENT, space, name) if is_deployment else None
+        if made is not None and (pods := unready_pods.words(made, cluster)):
+            command = about("describe", made, DEPLOYMENT)
+            return f"{words}: {pods}", typed(f"Repair its pods, {then}", command)
         return words, typed(f"Repair that object, {then}", see)
-    said = entry["message"].text or chart.condition("Ready")["message"].text or ""
-    said = " ".join(said.split())
+    said = entry["message"].words or chart.condition("Ready")["message"].words
     if bundle is not None and (left := helm_releases.of_bundle(bundle, said, then, cluster)):
         return f": {helm_releases.BUSY}. {capital(left.reason)}", left.remedy
+    if (refused := _REFUSED.search(said)) and (defaults := _others(refused[1], cluster)):
+        return _second_default(said, refused[1], defaults, chart, then)
     words = f": {cut_middle(said, _WORDS)}" if said else ""
     return words, typed(f"Remove the cause that Fleet reports, {then}", see)
+
+
+_REFUSED: Final = re.compile(
+    r'"([a-z0-9.-]{1,253})" with kind StorageClass: .{0,200}?default storage class (\S{1,253}) '
+    "already exists"
+)
+"""How Harvester refuses a second default; releases before 1.5 do not name the first one
+(harvester/harvester:pkg/webhook/resources/storageclass/validator.go#validateSetUniqueDefault)."""
+
+
+def _others(chosen: str, cluster: Cluster) -> Sequence[str]:
+    """Return the known StorageClasses that are the default instead of this one."""
+    marked = storage.all_marked(DEFAULT_FOR_ALL, cluster)
+    return [each.name for each in marked if each.name != chosen]
+
+
+def _second_default(
+    said: str, chosen: str, defaults: Sequence[str], chart: Object, then: str
+) -> tuple[str, str]:
+    """Return that another StorageClass is the default, and the remedy.
+
+    An upgrade of Harvester sets the same value (upgrade_manifests.sh
+    #upgrade_managedchart_harvester), with which the chart marks its own class ``false``
+    (deploy/charts/harvester/templates/_helpers.tpl).
+    """
+    which = names(defaults, 120)
+    words = cut_middle(_REFUSED.sub(lambda found: found[0].replace(found[2], which), said), _WORDS)
+    if chart.name == _HARVESTER and chosen == _OWN_CLASS:
+        data = {"spec": {"values": {"storageClass": {"defaultStorageClass": False}}}}
+        command = merge_patch(MANAGED_CHART, chart.name, chart.namespace, data)
+        return f": {words}", typed(f"Let the chart leave the default to {which}, {then}", command)
+    command = shell(
+        *("kubectl", "annotate", "storageclass", *map(argument, defaults)),
+        *(f"{DEFAULT_FOR_ALL}=false", "--overwrite"),
+    )
+    what = f"Unmark StorageClass {which} as default, {then}"
+    back = f"to mark it again, first unmark {chosen}"
+    return f": {words}", typed(what, command, back)
 
 
 def _title(status: Field) -> str:
@@ -212,13 +265,9 @@ def _modified(
 ) -> tuple[str, str]:
     """Return which fields of an object differ from the chart, and how they become equal."""
     paths = list(_paths(patch))
-    kind = _kind(status)
+    kind, name = _kind(status), status["name"].text
     is_read = kind in _COMPARED or kind not in kinds.ALL
-    live = (
-        find(cluster, kind, status["namespace"].text or "", status["name"].text or "")
-        if is_read
-        else None
-    )
+    live = find(cluster, kind, status["namespace"].text or "", name) if is_read else None
     absent = live is not None and not any(live.at(*path).present for path in paths)
     custom = kind.group not in kinds.BUILT_IN_GROUPS
     known = live if custom and not absent else None
@@ -268,15 +317,10 @@ def _compared(path: Sequence[str], patch: dict[str, Any], live: Object | None) -
     if live is None or isinstance(wanted, (dict, list)):
         return field
     has = live.at(*path)
-    values = (
-        show(has.value) if has.present else "none",
-        "none" if wanted is None else show(wanted),
-    )
-    return (
-        field
-        if max(map(len, values)) > _VALUE
-        else f"{field} ({values[0]}, in the chart {values[1]})"
-    )
+    value = show(has.value) if has.present else "none"
+    new = "none" if wanted is None else show(wanted)
+    is_short = max(len(value), len(new)) <= _VALUE
+    return f"{field} ({value}, in the chart {new})" if is_short else field
 
 
 _SHORT: Final = 300

@@ -111,17 +111,12 @@ def _vms(plan: NodePlan) -> tuple[str, ...]:
 def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     wave = next((wave for wave in upgrade.waves if name in wave.nodes), None)
     stops = tuple(stop.reason for stop in upgrade.stops if stop.node == name)
-    others = (
-        f"{stop.node}: {stop.reason}" if stop.node else stop.reason
-        for stop in upgrade.stops
-        if stop.node != name
-    )
-    reasons = () if upgrade.possible else (*stops, *others, *upgrade.unseen)
     under_way = upgrade.progress.in_flight if upgrade.progress is not None else ()
     begun = any(each.node == name for each in under_way)
     begin, end = (None if begun else wave.start, wave.end) if wave is not None else (None, None)
     before = upgrade.before_nodes or None
-    return UpgradeOfNode(upgrade.possible, next(iter(reasons), None), begin, end, stops, before)
+    because = rehearsed.because(upgrade, name)
+    return UpgradeOfNode(upgrade.possible, because, begin, end, stops, before)
 
 
 def _rules(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.node.collect import NodeForecasts
 from virt_admit.reports.explain.node.report import NodeReport, UpgradeOfNode
-from virt_admit.reports.explain.said_once import Said, once, without_remedy
+from virt_admit.reports.explain.said_once import LONGEST, Said, once, without_remedy
 from virt_admit.reports.explain.vm.repetitions import ABOVE
 from virt_admit.reports.explain.vm.text import rules, titled
 from virt_admit.reports.outage import text as outage_text
@@ -40,7 +40,8 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     lost = node_health.silent_for(plan.name, cluster) if is_lost else ""
     known = [f"{plan.name} {lost}: times count from its loss"] if lost and outage.vms else []
     title = "Loss: the node stops reporting and does not come back"
-    lines += titled(title, (*known, *outage_text.of_loss(outage)))
+    lost_vms = _without_told(outage_text.of_loss(outage), drained.splitlines())
+    lines += titled(title, (*known, *lost_vms))
     said = tuple(Said(ABOVE, line.strip().removeprefix(_TODO)) for line in lines)
     lines += _section("Upgrade of the cluster", table(upgrade(report, said)))
     lines += _section("Rules", table(rules(_shorter(report.rules, said))))
@@ -50,6 +51,18 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
 
 
 _TODO: Final = "to do: "
+
+
+def _without_told(lines: Iterable[str], drained: Iterable[str]) -> Iterator[str]:
+    """Yield lines with a reference in place of long remedies that the drain has told."""
+    told = {_plain(line) for line in drained}
+    for line in lines:
+        is_told = line.strip().startswith(_TODO) and len(line) > LONGEST and _plain(line) in told
+        yield f"{line.partition(_TODO)[0]}{_TODO}{ABOVE}" if is_told else line
+
+
+def _plain(line: str) -> str:
+    return line.strip().rstrip(".").casefold()
 
 
 def _shorter(
@@ -85,7 +98,7 @@ def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str
         yield "because", once(found.because, (*said, *notes))
     if found.before_nodes is not None:
         yield "first", found.before_nodes
-    if found.end is not None:
+    if found.end is not None and found.possible is not False:
         yield _begin(found)
         yield "ends after", span(found.end)
     for stop in found.stops:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,13 +23,7 @@ from virt_admit.forecasts.placement.refusals import unserved_nodes
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, POD, VM, VMI, Kind
-from virt_admit.model.kubevirt.instances import (
-    disruption_budgets,
-    expand,
-    migratability,
-    migrations,
-    vmis,
-)
+from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, vmis
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.settings import removed_operators
@@ -108,7 +103,9 @@ def report(
         events=events,
         rules=rules,
         problems=tuple(dict.fromkeys((*drain.problems, *judged_rules.problems(rules)))),
-        commands=_commands(found, move, around, rights.forbidden(named, unreadable), cluster),
+        commands=_commands(
+            found, move, events, around, rights.forbidden(named, unreadable), cluster
+        ),
         avoid=commands.avoid(state, move.row.vmi, cluster)
         if move is not None and state is not None
         else (),
@@ -228,12 +225,19 @@ def _around(
 
 
 def _commands(
-    found: FoundVm, move: _Move | None, around: _Around, forbidden: Sequence[str], cluster: Cluster
+    found: FoundVm,
+    move: _Move | None,
+    events: Sequence[EventForecast],
+    around: _Around,
+    forbidden: Sequence[str],
+    cluster: Cluster,
 ) -> tuple[str, ...]:
     own = (
         commands.of_running(found, move.row.state, move.events, cluster)
         if move is not None
-        else commands.of_stopped(found, resting.run_strategy(found), cluster)
+        else commands.of_stopped(
+            found, resting.run_strategy(found), cluster, kept=resting.is_kept(events)
+        )
     )
     broken = commands.of_parts(
         found.namespace, around.budgets or (), around.volumes or (), around.control or (), forbidden
@@ -250,7 +254,7 @@ def _move(found: FoundVm, cluster: Cluster) -> _Move | None:
     """Return the forecasts about a VM; None: it is on no node, or that is not known."""
     vmi = found.vmi
     node = vmi.at("status", "nodeName").text if vmi is not None else None
-    if vmi is None or not node or vmi.at("status", "phase").text in migrations.FINAL_PHASES:
+    if vmi is None or not node or vmi.ended:
         return None
     plan = drain_plan.node_plan(node, cluster)
     row = next(each for each in plan.forecasts if each.vmi.full_name == vmi.full_name)
@@ -263,8 +267,7 @@ def _resting(found: FoundVm) -> str | None:
     """Return the state of a VM that is on no node; None: that is not known."""
     if VMI in resting.unread_kinds(found):
         return None
-    phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
-    return STOPPED if found.vmi is None or phase in migrations.FINAL_PHASES else "starting"
+    return STOPPED if found.vmi is None or found.vmi.ended else "starting"
 
 
 def _identity(found: FoundVm, cluster: Cluster) -> ExplainedVm:
@@ -296,13 +299,22 @@ def _owner_kind(found: FoundVm) -> str:
 
 
 def _strategy(found: FoundVm, cluster: Cluster, unseen: list[str]) -> tuple[str | None, str | None]:
-    """Return the eviction strategy in force and what sets it."""
+    """Return the eviction strategy in force and what sets it.
+
+    A VMI keeps what it inherited when it was created, so where it has the same as its VM has, the
+    source is that of the VM, as in the rules.
+    """
     try:
         said = expand.strategy(found.obj, cluster)
     except Unseen as blind:
         unseen.append(blind.what)
         return None, None
-    return said.value, said.origin or ("VMI" if found.vmi is not None else "VM")
+    origin = said.origin or ("VMI" if found.vmi is not None else "VM")
+    if found.vmi is not None and found.vm is not None:
+        with contextlib.suppress(Unseen):
+            own = expand.strategy(found.vm, cluster)
+            origin = own.origin if own.origin and own.value == said.value else origin
+    return said.value, origin
 
 
 def _migratable(found: FoundVm, cluster: Cluster, unseen: list[str]) -> bool | None:
@@ -340,11 +352,22 @@ def _upgrade(
     own = next((vm for vm in upgrade.vms if (vm.namespace, vm.name) == key), None)
     begins = _own_begins(found, cluster)
     stops = tuple(stop.reason for stop in upgrade.stops if stop.reason.startswith(begins))
-    moves = own.moves if own is not None and upgrade.possible is not None else None
+    moves = own.moves if own is not None and upgrade.nodes_complete is not None else None
     moves = 0 if moves is None and _rests(events) else moves
     outcome = str(own.outcome) if own is not None else events[0].outcome
     unseen += rehearsed.unread(cluster)
-    return UpgradeOfVm(upgrade.possible, outcome, moves, update.outcome, update.reason, stops)
+    because = rehearsed.because(upgrade)
+    return UpgradeOfVm(
+        upgrade.possible,
+        outcome,
+        moves,
+        update.outcome,
+        update.reason,
+        stops,
+        because,
+        shutdowns=own.shutdowns if own is not None else 0,
+        unless=own.unless if own is not None else "",
+    )
 
 
 def _own_begins(found: FoundVm, cluster: Cluster) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.control import vm_writes
+from virt_admit.forecasts.drain.control import failed_plans, vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.guests import frozen_guests
 from virt_admit.forecasts.drain.states import dying_pods, left_pods, vm_states_left
@@ -86,8 +86,13 @@ _OF_TARGET: Final = (
 """States in which the target pod tells why the migration does not go on."""
 
 
-def of_stopped(found: FoundVm, run_strategy: str | None, cluster: Cluster) -> Iterator[str]:
-    """Yield the commands about a VM that does not run."""
+def of_stopped(
+    found: FoundVm, run_strategy: str | None, cluster: Cluster, *, kept: bool
+) -> Iterator[str]:
+    """Yield the commands about a VM that does not run.
+
+    ``kept``: whether something is known to keep it from its start.
+    """
     where = ("-n", found.namespace)
     known = lifecycle.VIRTCTL.get(run_strategy or "")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
@@ -98,11 +103,13 @@ def of_stopped(found: FoundVm, run_strategy: str | None, cluster: Cluster) -> It
     kubevirt = removed_operators.kubevirt(cluster) is None
     if (
         startable
+        and not kept
         and kubevirt
         and vm is not None
         and not vm.deleted
         and not vm.at("status", "restoreInProgress").text  # KubeVirt refuses it, or waits
         and not vm_writes.refused_start(vm, cluster)
+        and not failed_plans.may_have_copy(vm, cluster)
     ):
         yield shell("virtctl", "start", argument(found.name), *where)
     kind = "vm" if found.vm is not None else "vmi"

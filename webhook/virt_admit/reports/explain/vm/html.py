@@ -8,8 +8,10 @@ from typing import Final
 from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.outage.lost_vms import LossOutcome
+from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.messages import capital, ended
 from virt_admit.reports.drain.html import LEVEL_OF
+from virt_admit.reports.drain.words import in_words
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.vm import repetitions, text
@@ -79,15 +81,15 @@ def _verdict(report: VmReport) -> PageVerdict:
     level = min(found, key=LEVELS.index)
     drained = report.events[0]
     others = (event for event in report.events[1:] if LEVEL.get(event.outcome, UNKNOWN) == level)
-    said = [f"{EVENTS[event.event]}: {event.outcome}." for event in others]
+    said = [f"{EVENTS[event.event]}: {in_words(event.outcome)}." for event in others]
     text = " ".join(map(capital, (ended(drained.reason), *said)))
-    return PageVerdict(level, f"Drain: {drained.outcome}", text)
+    return PageVerdict(level, f"Drain: {in_words(drained.outcome)}", text)
 
 
 def _events(report: VmReport) -> Iterator[tuple[Cell, ...]]:
     if repetitions.rests(report):
         off = report.events[0]
-        yield "all", off.outcome, f"{off.reason}.{_todo(off.remedy)}"
+        yield "all", in_words(off.outcome), f"{off.reason}.{_todo(off.remedy)}"
         return
     for event, outcome, reason, remedy in text.events(report):
         yield event, outcome, f"{reason}.{_todo(remedy)}"
@@ -115,7 +117,7 @@ def rule_causes(rules: Iterable[JudgedRule] | None) -> Iterator[PageCause]:
 
 
 def _tables(report: VmReport) -> Iterator[Table]:
-    refused = tuple((each.node, each.what) for each in report.short or ())
+    refused = tuple((each.node, virt_handlers.needs(each.what)) for each in report.short or ())
     yield Table(text.nodes_title(report), ("Node", "Why not"), refused)
     yield _table("Last migrations", _MIGRATION, text.migrations(report.migrations))
     columns = ("Budget", "Disruptions", "Effect")

@@ -5,25 +5,30 @@ volumes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.guests import changed_disks, relabelled_claims
 from virt_admit.forecasts.drain.starts import hotplug_phases
+from virt_admit.forecasts.drain.starts.storage import unadopted_claims
 from virt_admit.forecasts.drain.states import vm_states_motion
 from virt_admit.forecasts.drain.states.vm_states_kinds import VmState
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import PDB, PVC, VMI, VMIM
-from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.objects import FINAL_PHASES, Field, Object
 from virt_admit.model.kubevirt.instances import (
     disruption_budgets,
     migration_history,
     node_local_volumes,
+    storage,
     vms,
 )
 from virt_admit.model.kubevirt.instances.migration_history import PastMigration
-from virt_admit.model.kubevirt.instances.migrations import FINAL_PHASES, copies
+from virt_admit.model.kubevirt.instances.migrations import copies
 from virt_admit.model.kubevirt.instances.storage import SHARED, Access
 from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.lookups import find
 from virt_admit.model.scheduler import volumes as scheduler_volumes
 from virt_admit.reports.drain.report import FailedMigration
@@ -106,8 +111,16 @@ def volumes(
         return None, (f"the spec of {obj.kind} {obj.full_name}",)
     unseen: list[str] = []
     items = spec["volumes"].items()
-    found = tuple(_volume(each, obj, cluster, migratable, unseen) for each in items)
-    return found, tuple(unseen)
+    found = [_volume(each, obj, cluster, migratable, unseen) for each in items]
+    state = storage.state_claim(obj) if vms.keeps_state(obj) else ""
+    if state and find(cluster, PVC, vms.namespace_of(obj), state) is not None:
+        moves = versions.has_release(cluster, Feature.PERSISTENT_STATE.since) or migratable
+        found.append(_of_claim(state, _STATE, state, obj, cluster, moves, unseen))
+    return tuple(found), tuple(unseen)
+
+
+_STATE: Final = "vTPM or EFI state"
+"""The kind of the claim that KubeVirt makes by itself, which no volume of the spec names."""
 
 
 def _volume(
@@ -118,6 +131,18 @@ def _volume(
     claim = next(launcher_pod.claims_of(volume), None)
     if claim is None:
         return VolumeOfVm(name, kind, None, None, (), None, "")
+    return _of_claim(name, kind, claim, obj, cluster, migratable, unseen)
+
+
+def _of_claim(
+    name: str,
+    kind: str,
+    claim: str,
+    obj: Object,
+    cluster: Cluster,
+    migratable: bool | None,
+    unseen: list[str],
+) -> VolumeOfVm:
     try:
         found = cluster.get(PVC, vms.namespace_of(obj), claim)
     except Unseen as blind:
@@ -127,7 +152,12 @@ def _volume(
         return VolumeOfVm(name, kind, claim, None, None, None, f"claim {claim} does not exist")
     modes = tuple(item.text for item in found.at("spec", "accessModes").items() if item.text)
     apart = hotplug_phases.problem(obj, name, claim, cluster) if obj.kind == VMI.kind else None
+    refused = unadopted_claims.refused(obj, cluster)
+    if apart is None and (taken := relabelled_claims.of_claim(obj, claim, cluster)) is not None:
+        apart = taken.problem
     why = (apart.reason,) if apart is not None else ()
+    if refused is not None and refused.name == claim:
+        why = (f"it belongs to no DataVolume {claim}, which CDI refuses to create",)
     remedy = changed_disks.safe(apart.remedy, obj, cluster) if apart is not None else ""
     problem = "; ".join((*why, *_problems(obj, claim, modes, cluster, migratable, unseen)))
     storage_class = found.at("spec", "storageClassName").text

@@ -71,8 +71,14 @@ def _message(rule: JudgedRule, report: VmReport, said: Sequence[Said], todo: Seq
     if same and _tells(said[0].text, _SENTENCE_END.split(rule.message)[0]):
         what = rule.message.partition(": ")[0]
         is_whole = " " in what and len(what) < _BEGINNING and what.count("(") == what.count(")")
-        return f"{what}: {said[0].reference}." if is_whole else f"{said[0].reference}."
-    return once(without_remedy(rule.message, todo), said)
+        return f"{what if is_whole else _SAME}: {said[0].reference}."
+    words = once(without_remedy(rule.message, todo), said)
+    alone = any(words.rstrip(".") == each.reference for each in said)
+    return f"{_SAME}: {words}" if alone else words
+
+
+_SAME: Final = "the same cause"
+"""What stands before a reference that would be alone."""
 
 
 _BEGINNING: Final = 80
@@ -171,4 +177,4 @@ def refusal_is_told(what: str, node: str, report: VmReport) -> bool:
 
 
 _UNBOUND: Final = re.compile(r"claim (\S+) is not bound")
-_MISSING: Final = re.compile(r"(\S+): \S+ missing")
+_MISSING: Final = re.compile(r"(\S+): (?:limit of \d+ reached, )?\S+ missing")

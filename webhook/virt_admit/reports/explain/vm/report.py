@@ -155,6 +155,12 @@ class UpgradeOfVm:
     reason: str
     stops: tuple[str, ...]
     """Why this VM stops the upgrade."""
+    because: str | None = None
+    """The first reason why it is not possible, or cannot be determined."""
+    shutdowns: int = 0
+    """How often its guest is shut down during the upgrade."""
+    unless: str = ""
+    """When it stays off although its node comes back; empty: it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

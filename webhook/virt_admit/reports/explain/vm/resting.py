@@ -4,25 +4,26 @@ else what its own status says.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain import harvester_maintenance, vm_events, vmi_evictions
-from virt_admit.forecasts.drain.control import held_copies, stuck_deletions, vm_writes
-from virt_admit.forecasts.drain.starts import start_obstacles, waiting_disks
+from virt_admit.forecasts.drain.control import failed_plans, held_copies, stuck_deletions, vm_writes
+from virt_admit.forecasts.drain.starts import crashed_launchers, start_obstacles, waiting_disks
 from virt_admit.forecasts.drain.starts.storage import awaited_claims
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.vm_events import EventForecast
-from virt_admit.model.commands import kubectl, typed, virtctl
+from virt_admit.model.commands import and_then, kubectl, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VM, VM_RESTORE, VMI, Kind
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import FINAL_PHASES, Object
 from virt_admit.model.kubevirt.instances import down_vms, expand, lifecycle, migrations, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction, Then
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut
+from virt_admit.model.messages import cut_middle
 
 _LONGEST: Final = 200
 
@@ -30,23 +31,26 @@ START: Final = "start it"
 """How the remedy of a VM begins that nothing keeps from starting."""
 
 
+def is_kept(events: Sequence[EventForecast]) -> bool:
+    """Whether something is known to keep a VM that does not run from its start."""
+    remedy = events[0].remedy
+    return bool(remedy) and not remedy.startswith(START)
+
+
 def events(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
     """Return what happens to a VM that is on no node: nothing, and why it does not run."""
     if VMI in unread_kinds(found):
         return vm_events.unread(f"{VMI} {found.full_name}")
     phase = found.vmi.at("status", "phase").text if found.vmi is not None else None
-    if (
-        found.vm is not None
-        and found.vm.deleted
-        and (phase is None or phase in migrations.FINAL_PHASES)
-    ):
+    rests = phase is None or phase in FINAL_PHASES
+    if rests and found.vm is not None and found.vm.deleted:
         return vm_events.not_running(*_deleted(found.vm, cluster))
     stuck = start_obstacles.of_vm(found.vm or found.obj, found.vmi, cluster)
-    if stuck is not None and (phase is None or phase in migrations.FINAL_PHASES):
+    if stuck is not None and rests:
         return vm_events.not_running(stuck.reason, stuck.remedy)
     if maintained := _maintained(found, cluster):
         return vm_events.not_running(f"it is not running: it {maintained}")
-    if found.vmi is not None and phase in migrations.FINAL_PHASES:
+    if found.vmi is not None and found.vmi.ended:
         return vm_events.not_running(*_ended(found, found.vmi, cluster))
     restore = found.obj.at("status", "restoreInProgress").text
     if phase is None and restore:
@@ -96,7 +100,9 @@ def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
     refused = vm_writes.refused_start(vm, cluster)
     if refused is not None:
         return f"{vm_events.NOT_RUNNING}, and {refused.reason.partition(', ')[0]}", refused.remedy
-    return _as_wanted(vm, cluster) or vm_events.NOT_RUNNING, ""
+    doubt = crashed_launchers.doubt(vm, cluster)
+    may = f". It may not start: {doubt}" if doubt else ""
+    return f"{_as_wanted(vm, cluster) or vm_events.NOT_RUNNING}{may}", ""
 
 
 _OFF: Final = {
@@ -118,11 +124,13 @@ def _as_wanted(vm: Object, cluster: Cluster) -> str:
     """
     why = _OFF.get(vms.run_strategy(vms.vm_spec(vm)) or "", "")
     ready, asked = vm.condition("Ready"), any(vm.at("status", "stateChangeRequests").items())
-    fails = migrations.condition_is_true(vm, "Failure") or vm.at("status", "startFailure").present
+    fails = vm.is_true("Failure") or vm.at("status", "startFailure").present
     if not why or fails or asked or down_vms.should_run(vm):
         return ""
     entered = ready["lastTransitionTime"].text if ready["status"].text == "False" else None
     since = clock.lasting(entered, cluster) if entered else ""
+    if moved := failed_plans.why_off(vm, cluster):
+        return f"it is off{since}: {moved}"
     return f"it is off{since}, as it is meant to be: {why}"
 
 
@@ -148,7 +156,9 @@ def _failed(vm: Object, cluster: Cluster) -> str:
     why = vm.condition("Failure")["message"].text
     again = next_start(vm, cluster)
     next_one = f", and KubeVirt starts it again at {again}" if again else ""
-    return f"its last {times} starts failed{next_one}{f': {cut(why, _LONGEST)}' if why else ''}"
+    return (
+        f"its last {times} starts failed{next_one}{f': {cut_middle(why, _LONGEST)}' if why else ''}"
+    )
 
 
 def next_start(vm: Object, cluster: Cluster) -> str:
@@ -174,7 +184,7 @@ def _maintained(found: FoundVm, cluster: Cluster) -> str:
     """Return that a VM which does not run was shut down for a maintenance; empty:
     nothing shows it.
     """
-    rests = found.vmi is None or found.vmi.at("status", "phase").text in migrations.FINAL_PHASES
+    rests = found.vmi is None or found.vmi.ended
     vm = found.vm if rests else None
     return harvester_maintenance.stopped(vm, cluster) if vm is not None else ""
 
@@ -208,10 +218,13 @@ def _ended(found: FoundVm, vmi: Object, cluster: Cluster) -> tuple[str, str]:
         f"it is not running: its guest {ended} (its VMI is {phase}){because}, and {strategy} does "
         "not start it again"
     )
-    can_start = lifecycle.VIRTCTL[strategy].start is not None
+    moved = found.vm is not None and failed_plans.may_have_copy(found.vm, cluster)
+    can_start = lifecycle.VIRTCTL[strategy].start is not None and not moved
     start = virtctl("start", found.name, found.namespace) if can_start else ""
     again = f"{START}; with runStrategy Always KubeVirt would do that"
-    return reason, typed(f"{avoid}. Then {again}" if avoid else again, start) if start else avoid
+    if not start:
+        return reason, avoid
+    return reason, and_then(avoid, again, start) if avoid else typed(again, start)
 
 
 def _by(vmi: Object, cluster: Cluster) -> str:

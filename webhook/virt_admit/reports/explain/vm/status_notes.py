@@ -11,12 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.forecasts.drain.control import held_copies, px_updates, stuck_deletions, vm_writes
+from virt_admit.forecasts.drain.changes import pending_changes
+from virt_admit.forecasts.drain.control import (
+    component_states,
+    failed_plans,
+    held_copies,
+    px_updates,
+    stuck_deletions,
+    vm_writes,
+)
 from virt_admit.forecasts.drain.guests import (
     changed_disks,
+    failing_probes,
     frozen_guests,
     paused_guests,
-    refusing_storage,
 )
 from virt_admit.forecasts.drain.starts import (
     evicted_launchers,
@@ -24,9 +32,11 @@ from virt_admit.forecasts.drain.starts import (
     unattached_volumes,
     waiting_disks,
 )
+from virt_admit.forecasts.drain.starts.devices import missing_devices
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers
+from virt_admit.forecasts.placement.components.drivers import refusing_storage
 from virt_admit.model import certificate_requests, deschedulers
 from virt_admit.model.commands import argument, kubectl, shell, virtctl
 from virt_admit.model.kubernetes import clock, node_health
@@ -37,7 +47,7 @@ from virt_admit.model.kubevirt.instances import down_vms, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, cut, cut_middle, names, scheduler_words
+from virt_admit.model.messages import capital, cut_middle, names, scheduler_words
 from virt_admit.model.node_updates import cordoners
 from virt_admit.model.node_updates.operators import etcd_leftovers
 from virt_admit.reports.explain.vm import resting
@@ -63,21 +73,28 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         stuck = stuck_deletions.of_vm(found.vm, cluster) if found.vmi is not None else None
         yield from (stuck.words,) if stuck is not None else ()
         yield from _operations(found.vm, cluster)
-        yield from (held_copies.words(*copy) for copy in held_copies.about_vm(found.vm, cluster))
+        copies = (held_copies.about_vm, failed_plans.about_vm)
+        yield from (held_copies.words(*each) for of in copies for each in of(found.vm, cluster))
         yield from _starts(found.vm, cluster)
         refuses = vm_writes.refused_start if found.vmi is None else vm_writes.refused_change
         refused = refuses(found.vm, cluster)
         yield from (refused.reason,) if refused is not None else ()
     if found.vmi is not None:
         yield from _paused(found.vmi, cluster)
+        unready = failing_probes.problem(found.vmi, cluster)
+        yield from (f"{unready.reason}. {capital(unready.remedy)}",) if unready is not None else ()
         yield from _storage(found.vmi, cluster)
         yield from px_updates.of_vmi(found.vmi, cluster)
         left = etcd_leftovers.of_vmi(found.vmi, cluster)
         yield from (f"{left.reason}. {capital(left.remedy)}",) if left is not None else ()
         yield from _instance(found.vmi, cluster, migrates=migrates)
+        if migrates:
+            yield from (each.note for each in component_states.held(cluster) if each.refused)
         yield from _pod(found.vmi, cluster)
         yield from _evicted(found, cluster)
         yield from _moving(found.vmi, cluster)
+        if found.vmi.at("status", "phase").text == "Running":
+            yield from filter(None, (missing_devices.note(found.obj, cluster),))
         yield from _unplugged(found.vmi, cluster)
         yield from _lost_node(found.vmi, cluster)
         yield from _descheduled(found.vmi, cluster)
@@ -102,7 +119,10 @@ def _operations(vm: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the snapshot and the restore that lock a VM."""
     namespace = vms.namespace_of(vm)
     snapshot = vm.at("status", "snapshotInProgress").text
-    if snapshot:
+    found = find(cluster, VM_SNAPSHOT, namespace, snapshot)
+    if found is not None and held_copies.quietly(found, cluster) is not None:
+        yield f"snapshot {snapshot} locks the VM until it ends"
+    elif snapshot:
         command = kubectl("describe", VM_SNAPSHOT, snapshot, namespace)
         yield (
             f"snapshot {snapshot} is in progress{_error(snapshot, namespace, cluster)}, and locks "
@@ -127,7 +147,8 @@ def _error(snapshot: str, namespace: str, cluster: Cluster) -> str:
         return ", but does not exist any more"
     since = obj.condition("Progressing")["lastTransitionTime"].text
     failed = obj.at("status", "error", "message").text
-    return f"{f' since {since}' if since else ''}{f' ({cut(failed, _LONGEST)})' if failed else ''}"
+    why = f" ({cut_middle(failed, _LONGEST)})" if failed else ""
+    return f"{f' since {since}' if since else ''}{why}"
 
 
 def _starts(vm: Object, cluster: Cluster) -> Iterator[str]:
@@ -136,15 +157,15 @@ def _starts(vm: Object, cluster: Cluster) -> Iterator[str]:
     if failed:
         again = resting.next_start(vm, cluster)
         why = vm.condition("Failure")["message"].text
-        words = f": {cut(why, _LONGEST)}" if why else ""
+        words = f": {cut_middle(why, _LONGEST)}" if why else ""
         following = f", the next is at {again}" if again else ""
         yield f"its last {failed} starts failed{following}{words}"
     elif (failure := vm.condition("Failure"))["status"].text == "True" and failure["message"].text:
         yield (
             f"virt-controller fails with it ({failure['reason'].text or 'Failure'}): "
-            f"{cut(failure['message'].text, _LONGEST)}"
+            f"{cut_middle(failure['message'].text, _LONGEST)}"
         )
-    required = vm.condition("RestartRequired")["status"].text == "True"
+    required = vm.is_true("RestartRequired")
     if changed:
         refused = changed_disks.refusal(vm, cluster) if required else ""
         yield (
@@ -160,8 +181,8 @@ def _paused(vmi: Object, cluster: Cluster) -> Iterator[str]:
     if stopped := paused_guests.problem(vmi, cluster):
         yield stopped.reason
     elif paused_guests.reason(vmi) == paused_guests.BY_USER:
-        resume = shell("virtctl", "unpause", "vmi", argument(vmi.name), "-n", vms.namespace_of(vmi))
-        yield f"its guest is {paused_guests.words(vmi, cluster)}, until a user resumes it: {resume}"
+        paused = f"its guest is {paused_guests.words(vmi, cluster)}"
+        yield f"{paused}, until a user resumes it: {paused_guests.resume(vmi)}"
     elif paused_guests.reason(vmi):
         yield f"its guest is {paused_guests.words(vmi, cluster)}"
 
@@ -178,6 +199,10 @@ def _instance(vmi: Object, cluster: Cluster, *, migrates: bool) -> Iterator[str]
         yield f"{stuck_starts.synchronizer(vmi)}: {cut_middle(said, _LONGEST)}"
     if frozen := frozen_guests.words(vmi, cluster):
         yield frozen
+    if waits := pending_changes.problem(vmi, cluster):
+        yield f"{waits.reason}. {capital(waits.remedy)}"
+    elif change := pending_changes.pending(vmi):
+        yield f"{change} is pending, which a migration brings"
     if vmis.OUTDATED in vmi.labels:
         restart = "" if changed_disks.brief(vmi, cluster) else " or a restart"
         move = shell("virtctl", "migrate", argument(vmi.name), "-n", namespace)
@@ -287,7 +312,7 @@ def _descheduled(vmi: Object, cluster: Cluster) -> Iterator[str]:
 
 def _cordoned(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield what has cordoned the node of a VM, which may be why it is to leave."""
-    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text or "")
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text)
     cordon = cordoners.of_node(node, cluster) if node is not None else None
     if cordon is not None:
         node_name = vmi.at("status", "nodeName").text
@@ -302,10 +327,7 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
     Without its kubelet a guest runs on, and virt-handler reports it (kubevirt/kubevirt#8104).
     """
     node = vmi.at("status", "nodeName").text or ""
-    if (
-        not node_health.silence_now(node, cluster)
-        or vmi.at("status", "phase").text in migrations.FINAL_PHASES
-    ):
+    if not node_health.silence_now(node, cluster) or vmi.ended:
         return
     if pending := certificate_requests.of_node(node, cluster):
         yield f"its node {node} {pending.reason}"
@@ -365,7 +387,7 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
         copied = waiting_disks.source(obj, cluster)
         waits = _copied(copied) if copied is not None and waiting_disks.waits(obj, cluster) else ""
         command = kubectl("describe", DATA_VOLUME, name or "", found.namespace)
-        because = f" ({cut(why, _LONGEST)})" if why else ""
+        because = f" ({cut_middle(why, _LONGEST)})" if why else ""
         yield f"data volume {name} is {phase}{waits}{because}: {command}"
 
 

@@ -12,8 +12,10 @@ from virt_admit.forecasts.drain.vm_events import EventEffect, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.evidence import reported
 from virt_admit.model.evidence.reported import Read, WholeCluster, no_events
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubevirt.instances import down_vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
+from virt_admit.model.lookups import find
 from virt_admit.reports.explain.vm.report import VmReport
 
 _HELD: Final = (VmOutcome.BLOCKS, VmOutcome.UNKNOWN, EventEffect.FAILS, EventEffect.REFUSED)
@@ -22,15 +24,18 @@ _HELD: Final = (VmOutcome.BLOCKS, VmOutcome.UNKNOWN, EventEffect.FAILS, EventEff
 def with_reported(
     report: VmReport, found: FoundVm, cluster: WholeCluster, read: Read = no_events
 ) -> VmReport:
-    """Return a report with what the objects around its VM report as wrong,
-    if something is wrong with it.
+    """Return a report with what the objects around its VM report as wrong.
+
+    If nothing is wrong with the VM, only what lasts counts, that of its node included.
 
     ``read`` adds events about some objects to the cluster, as in ``reported.around``.
     """
-    if not _troubled(report, found):
-        return report
     start = [obj for obj in (found.vm, found.vmi) if obj is not None]
-    problems = reported.around(start, cluster, tuple(_said(report)), read)
+    fine = not _troubled(report, found)
+    on = found.vmi.at("status", "nodeName").text if fine and found.vmi is not None else None
+    if (node := find(cluster, NODE, "", on)) is not None:
+        start.append(node)
+    problems = reported.around(start, cluster, tuple(_said(report)), read, lasting=fine)
     return dataclasses.replace(report, notes=(*report.notes, *map(str, problems)))
 
 

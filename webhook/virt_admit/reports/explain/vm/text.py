@@ -7,16 +7,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.room.crowded_vms import TOLD
 from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, VmEvent
-from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, VmOutcome
+from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.refusals import unserved_nodes
 from virt_admit.model.kubernetes.kinds import by_resource
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import count, mentions, names, shorten, without_command
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.columns import table
 from virt_admit.reports.drain.report import MissingOnNode
-from virt_admit.reports.drain.words import next_step, state_words
+from virt_admit.reports.drain.words import down_until, in_words, next_step, state_words
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import ACTIONS, JudgedRule
 from virt_admit.reports.explain.said_once import Said, once
@@ -40,11 +42,16 @@ UNKNOWN: Final = "cannot be determined"
 _MOST_NODES: Final = 10
 _SHORT: Final = 60
 """Characters of a reason that is repeated rather than referred to."""
+_LONG: Final = 120
+"""Characters of the refusal of a node that is not said a second time."""
 _MOST_RULES: Final = 10
 _ASKED_BY: Final = {"other": "a person or another program", "drain": "drain or eviction"}
 """Who asked for a migration, where text needs more words than JSON. A descheduler evicts too."""
 BELOW: Final = "see below"
 _TO_DO: Final = "see To do"
+_AFTER: Final = "after the steps to do below"
+"""They may end what keeps a VM, or lead around it. A setting never ends by itself."""
+_ONCE: Final = f"once what keeps it has ended, {BELOW}"
 STOPPED: Final = "stopped"
 _SUBJECT: Final = "the VM "
 
@@ -144,40 +151,63 @@ def _migratable(report: VmReport) -> str:
     if not report.migratable:
         return "no"
     if rests(report):
+        if _kept(report):
+            return f"in principle, but it cannot start now: {_where(report)}"
         return "yes, once it runs"
+    if never := next(filter(None, (event.never for event in report.events)), ""):
+        return f"no, as {never}: {BELOW}"
     drain, asked = _effect(report, VmEvent.DRAIN), _effect(report, VmEvent.MIGRATION)
     if asked == EventEffect.STARTS or drain == VmOutcome.MIGRATES:
         return "yes"
-    if drain == VmOutcome.UNKNOWN or asked == EventEffect.UNKNOWN:
-        return f"in principle; whether now, cannot be determined: {BELOW}"
-    stays = _stays(report) or asked in (EventEffect.REFUSED, EventEffect.FAILS)
-    return f"in principle, but not now: {BELOW}" if stays else "yes"
+    if _stays(report) or asked in (EventEffect.REFUSED, EventEffect.FAILS):
+        nowhere = "not now, as no other node takes it"
+        return f"{nowhere if report.candidates == () else 'in principle, but not now'}: {BELOW}"
+    unknown = drain == VmOutcome.UNKNOWN or asked == EventEffect.UNKNOWN
+    return f"in principle; whether now, cannot be determined: {BELOW}" if unknown else "yes"
+
+
+def _kept(report: VmReport) -> bool:
+    """Whether something is known to keep a VM that does not run from its start."""
+    return resting.is_kept(report.events)
+
+
+def _where(report: VmReport) -> str:
+    return BELOW if _why_off(report) or any(_nodes(report)) else _TO_DO
 
 
 def _start(report: VmReport) -> str:
-    remedy = report.events[0].remedy
-    kept = bool(remedy) and not remedy.startswith(resting.START)
-    where = BELOW if _why_off(report) or any(_nodes(report)) else _TO_DO
+    kept, where = _kept(report), _where(report)
     if kept and report.candidates:
-        return f"{names(report.candidates)}, once what keeps it has ended, {where}"
+        return f"{names(report.candidates)}, {_AFTER}"
     told = not report.short or not all(_untold(each, report) for each in report.short)
     told = told if kept else any(not _untold(each, report) for each in report.short or ())
     waits = report.candidates == () and told and (kept or bool(_why_off(report)))
-    elsewhere = not all(_untold(each, report) for each in report.short or ())  # no node is at fault
-    no_node = "no node before what keeps it has ended" if elsewhere else "no node now"
-    return f"{no_node}, {where}" if waits else _named(report.candidates, "no node")
+    return f"no node now, {where}" if waits else _named(report.candidates, "no node")
 
 
 def _others(report: VmReport) -> str:
     if not _stays(report):
-        return _named(report.candidates, "no other node")
+        restarts = ", by a restart" if report.migratable is False and report.candidates else ""
+        return f"{_named(report.candidates, 'no other node')}{restarts}"
     if report.migratable is False:
         return "no other node, as it cannot migrate"
     if not report.candidates:
-        return _named(report.candidates, "no other node")
+        opened = names(_uncordoned(report))
+        return f"{opened}, {_AFTER}" if opened else _named(report.candidates, "no other node")
     if report.vm.phase == "Running":
-        return f"{names(report.candidates)}, once what keeps it has ended, {BELOW}"
+        asked = (VmEvent.DRAIN, VmEvent.MIGRATION)
+        steps = any(event.remedy for event in report.events if event.event in asked)
+        return f"{names(report.candidates)}, {_AFTER if steps else _ONCE}"
     return f"no other node before its guest runs; then {names(report.candidates)}"
+
+
+def _uncordoned(report: VmReport) -> Iterator[str]:
+    """Yield the nodes that would take a VM once a remedy of the report has uncordoned them."""
+    remedies = [event.remedy for event in report.events]
+    for refusal in report.short or () if report.candidates == () else ():
+        step = f"uncordon {refusal.node}"
+        if refusal.what == "cordoned" and any(step in remedy for remedy in remedies):
+            yield refusal.node
 
 
 def _state(report: VmReport) -> str:
@@ -187,7 +217,8 @@ def _state(report: VmReport) -> str:
     since = f" since {drain.since}" if drain.since else ""
     until = f", {next_step(report.state)} at {drain.until}" if drain.until else ""
     attempts = f", {count(drain.attempts, 'failed attempt')}" if drain.attempts else ""
-    again = ", KubeVirt starts it again" if starts_again(report) else ""
+    fails = " without success" if _kept(report) else ""
+    again = f", KubeVirt starts it again{fails}" if starts_again(report) else ""
     words = "does not run" if report.state == STOPPED else state_words(report.state, drain.flags)
     if is_stuck(report):
         words = "starts without success"
@@ -207,20 +238,25 @@ def _upgrade(report: VmReport) -> str:
         own = upgrade.stops[0].removeprefix(f"{report.vm.namespace}/{report.vm.name}: ")
         said = f"this VM stops it: {once(own, (drain,))}"
         return said.replace(f": {drain.reference}", f", {drain.reference}")
-    blocks = _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS
-    why = "; this VM blocks the drain of its node too" if blocks else ", but not because of this VM"
+    blocks = _effect(report, VmEvent.DRAIN) == VmOutcome.BLOCKS or TOLD in report.drain.reason
+    is_named = mentions(upgrade.because or "", f"{report.vm.namespace}/{report.vm.name}")
+    others = "" if is_named else ", but not because of this VM"
+    why = "; this VM blocks the drain of its node too" if blocks else others
+    why += f": {shorten(upgrade.because, 160)}" if upgrade.because and not blocks else ""
     possible = {True: "possible", False: f"not possible{why}", None: f"{UNKNOWN} as a whole"}
     moves = f", {_moves(upgrade)}" if upgrade.possible and upgrade.moves is not None else ""
     return f"{possible[upgrade.possible]}{moves}"
 
 
 def _moves(found: UpgradeOfVm) -> str:
-    end = "stays off" if found.outcome == VmOutcome.STOPS else "comes back on its node"
-    return f"which moves it {_times(found.moves)}" if found.moves else f"and the VM {end}"
-
-
-def _times(number: int) -> str:
-    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+    if found.shutdowns and found.outcome not in SHUT_DOWN:
+        return "and this VM may be lost with its node when the time of its drain ends"
+    what = "restart" if found.outcome == VmOutcome.RESTARTS else "move"
+    if found.moves:
+        return f"with {count(found.moves, what)} of this VM"
+    if found.shutdowns:
+        return f"and the VM is {down_until(found.outcome, found.unless)}"
+    return "and the VM stays on its node"
 
 
 def _named(nodes: tuple[str, ...] | None, none: str) -> str:
@@ -255,7 +291,7 @@ def events(report: VmReport) -> Iterator[tuple[str, str, str, str]]:
         told = Said(f"as for {EVENTS[event.event]}", event.reason)
         reason = once(event.reason, said)
         again = any(reason == each.reference for each in said)
-        yield EVENTS[event.event], event.outcome, reason, "" if again else event.remedy
+        yield EVENTS[event.event], in_words(event.outcome), reason, "" if again else event.remedy
         said.append(told)
 
 
@@ -273,10 +309,14 @@ def todo(report: VmReport) -> tuple[str, ...]:
     now += [event.remedy for event in at_once]
     now.sort(key=lambda remedy: not remedy.startswith(changed_disks.DO_NOT))
     later = [event.remedy for event in report.events if event.remedy and event.remedy not in now]
-    for remedy in filter(
-        None, (*now, *(f"for the loss of its node: {remedy}" for remedy in later), *control)
-    ):
-        words = remedy.partition(": ")[0].rstrip(".").lower()
+    said = [Said(repetitions.ABOVE, remedy) for remedy in now]
+    only_then = (once(remedy, said) for remedy in later)
+    lost_node = (
+        f"for the loss of its node: {step}" for step in only_then if step != repetitions.ABOVE
+    )
+    for remedy in filter(None, (*now, *lost_node, *control)):
+        plain = without_command(remedy).replace("; or ", ", or ")  # as it is without a command
+        words = plain.partition(": ")[0].rstrip(".").lower()
         found[words] = max(found.get(words, ""), remedy, key=len)
     return tuple(
         remedy
@@ -293,7 +333,11 @@ def _nodes(report: VmReport) -> Iterator[tuple[str, str]]:
         if not what:
             continue
         by_reason.setdefault(_unless_failed(what, report), []).append(refusal.node)
-    rows = [(names(nodes), what) for what, nodes in by_reason.items()]
+    told = repetitions.causes(report)
+    rows = [
+        (names(nodes), virt_handlers.needs(once(what, told) if len(what) > _LONG else what))
+        for what, nodes in by_reason.items()
+    ]
     yield from rows[:_MOST_NODES]
     if len(rows) > _MOST_NODES:
         yield f"and {sum(map(len, list(by_reason.values())[_MOST_NODES:]))} more", "see -o json"
@@ -375,7 +419,7 @@ def control(report: VmReport) -> Iterator[tuple[str, str, str]]:
     """Yield a row for each part of KubeVirt that a move needs."""
     for part in report.control or ():
         word = {True: "works", False: "does not work", None: UNKNOWN}[part.healthy]
-        yield part.component, word, part.reason
+        yield part.component, word, once(part.reason, repetitions.causes(report))
 
 
 def rules(judged: tuple[JudgedRule, ...] | None) -> Iterator[tuple[str, ...]]:

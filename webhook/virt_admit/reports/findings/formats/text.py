@@ -11,7 +11,7 @@ from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import REPORTED, Report, ReportRow, lacks
 from virt_admit.rule import Action
 
-_MOST: Final = 10
+_MOST: Final = 15
 """Objects that are listed with what they report."""
 Paint = Callable[[str, Action | None], str]
 """Colors a word by its action."""

@@ -2,48 +2,64 @@
 and that no node which could take it has left.
 
 A device plugin offers them on its node. One that offers none, as after a reboot that it did not
-survive, looks to kube-scheduler like devices in use. Sources:
+survive, looks to kube-scheduler like devices in use. A node that never had such a device looks so
+too: only one that once reported it, or of which Harvester says so, has lost it. Harvester names a
+device of a VM as the object of the device, and nothing keeps two VMs from the same one. Sources:
 kubernetes/kubernetes:pkg/kubelet/cm/devicemanager/manager.go#GetCapacity;
 kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins;
-harvester/pcidevices.
+harvester/pcidevices:pkg/webhook/vm.go#generateHostDevicesPatch,
+pkg/controller/pcideviceclaim/pcideviceclaim_controller.go; harvester/harvester#5253.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.forecasts.drain.starts.devices.unreported_devices import (
     HARVESTER,
     OF_KUBEVIRT,
+    PCI_DEVICE,
+    PCI_DEVICE_CLAIM,
+    USB_DEVICE,
+    VGPU_DEVICE,
     UnreportedDevice,
 )
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import logs_of, pods_on, typed
-from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import launcher_pod, without_kvm
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.filters import FilterPipeline
+from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import show
 
-READS: Final[Reads] = unreported_devices.READS
+READS: Final[Reads] = union(
+    unreported_devices.READS,
+    {VM: tuple(f"spec.template.spec.domain.devices.{each}" for each in ("gpus", "hostDevices"))},
+)
 
+_OF_HARVESTER: Final = (PCI_DEVICE, USB_DEVICE, VGPU_DEVICE)
 _MISSING: Final = " missing"
 _WORDS: Final = 120
 
 
-def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
-    """Return which device keeps a pod off every node that could take it; None: none does,
-    or that is not known.
+def problem(obj: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | None:
+    """Return which device keeps the pod of a VM or VMI off every node that could take it; None:
+    none does, or that is not known.
     """
     placement = target.placement
     if placement.has_candidate or not placement.is_certain:
@@ -63,34 +79,28 @@ def problem(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
         for node, devices in sorted(lacking.items())
         if (some := _lost(node, devices, cluster))
     }
-    none = [(node, device) for node, device in absent if not _offered(scheduler, node, device)]
-    none = [each for each in none if each[0] not in lost]
-    none = [each for each in none if _had(scheduler, *each)] or ([] if lost else none)
+    used = [each for each in absent if _offered(scheduler, *each) and each[0] not in lost]
+    none = [each for each in absent if each not in used and each[0] not in lost]
+    none = [each for each in none if _had(scheduler, *each, cluster)] or (
+        [] if lost or used else none
+    )
     said = [unreported_devices.words(node, found, cluster) for node, found in lost.items()]
     said += _none_offered(none, scheduler, cluster)
-    said += [
-        _in_use(scheduler, node, device, target.pod.requests[device])
-        for node, device in absent
-        if _offered(scheduler, node, device) and node not in lost
-    ]
-    others = _others(placement.refusals, lacking, scheduler)
-    elsewhere = (
-        f"; no other node can run it ({others}), and waiting does not help"
-        if others
-        else "; waiting does not help"
-    )
+    said += [_in_use(scheduler, *each, target.pod.requests[each[1]]) for each in used]
+    reason = names(said, (3 if lost else 2) * _WORDS)
     if lost:
-        return Problem(
-            names(said, 3 * _WORDS),
-            unreported_devices.remedy(*next(iter(lost.items())), cluster),
-            _CAUSE,
-        )
-    remedy = (
-        _repair(none, elsewhere, cluster)
-        if none
-        else "stop one of these VMs, or add a node that has such a device"
-    )
-    return Problem(names(said, 2 * _WORDS), remedy, _CAUSE)
+        remedy = unreported_devices.remedy(*next(iter(lost.items())), cluster)
+        return Problem(reason, remedy, _CAUSE)
+    users = [pod for each in used for pod in _users(scheduler, *each)]
+    elsewhere = _elsewhere(lacking, placement.refusals, scheduler)
+    if none:
+        freed = ", or stop a VM that uses one" if users else ""
+        return Problem(reason, _repair(none, f"{freed}{elsewhere}", cluster), _CAUSE)
+    shared = _shared(obj, users, cluster)
+    never = sorted({node for node, _ in absent} - {node for node, _ in used})
+    one = len({device for _, device in absent}) == 1
+    has = f"; {names(never)} {'has' if len(never) == 1 else 'have'} none" if never and one else ""
+    return Problem(f"{reason}{shared}{has}", _freed(users, shared), _CAUSE)
 
 
 _CAUSE: Final = ProblemCause.NO_TARGET
@@ -102,11 +112,17 @@ def _lost(node: str, devices: Sequence[str], cluster: Cluster) -> tuple[Unreport
     return found if any(each.name in devices for each in found) else ()
 
 
-def _had(scheduler: FilterPipeline, node: str, device: str) -> bool:
-    """Return whether a node ever had a device:
-    its kubelet goes on to report 0 of it when its plugin is gone.
+def _had(scheduler: FilterPipeline, node: str, device: str, cluster: Cluster) -> bool:
+    """Return whether a node ever had a device: its kubelet goes on to report 0 of it when its
+    plugin is gone, and Harvester has a claim for its passthrough.
     """
-    return device in (scheduler.state.nodes[node].allocatable or {})
+    return device in (scheduler.state.nodes[node].allocatable or {}) or any(
+        (each := find(cluster, PCI_DEVICE, "", claim.name)) is not None
+        and each.at("status", "resourceName").text == device
+        for claim in cluster.known(PCI_DEVICE_CLAIM)
+        if claim.at("spec", "nodeName").text == node
+        and claim.at("status", "passthroughEnabled").boolean
+    )
 
 
 def _devices(why: str) -> tuple[str, ...]:
@@ -156,7 +172,7 @@ def _ready_plugin(node: str, device: str, cluster: Cluster) -> Object | None:
     if unreported_devices.is_offered_by_kubevirt(device, cluster):
         return None
     pod = next(unreported_devices.plugins(node, device, cluster), None)
-    works = pod is not None and pod.condition("Ready")["status"].text == "True"
+    works = pod is not None and pod.is_true("Ready")
     other = pod is not None and any(word in pod.name for word in (HARVESTER, "sriov"))
     return pod if works and not other else None
 
@@ -168,12 +184,8 @@ def _rebooted(nodes: Sequence[str], cluster: Cluster) -> str:
     A driver that was bound by hand is not bound any more then
     (NVIDIA/kubevirt-gpu-device-plugin#18).
     """
-    current = clock.now(cluster)
-    for event in events.known(NODE.kind, "Rebooted", cluster):
-        name, when = event.at("involvedObject", "name").text or "", events.time_of(event)
-        if name in nodes and when is not None and current is not None:
-            return f"; {name} was rebooted {clock.duration(current - when)} ago"
-    return ""
+    said = node_health.rebooted(nodes, cluster)
+    return f"; {said}" if said else ""
 
 
 def _without_kvm(device: str, nodes: Sequence[str], scheduler: FilterPipeline) -> bool:
@@ -195,6 +207,10 @@ def _without_kvm(device: str, nodes: Sequence[str], scheduler: FilterPipeline) -
 _KVM: Final = f"{OF_KUBEVIRT}kvm"
 
 
+def _users(scheduler: FilterPipeline, node: str, device: str) -> list[Pod]:
+    return [pod for pod in scheduler.state.pods.get(node, ()) if pod.requests.get(device)]
+
+
 def _in_use(scheduler: FilterPipeline, node: str, device: str, needed: int) -> str:
     offered = _offered(scheduler, node, device)
     if offered < needed:
@@ -202,15 +218,68 @@ def _in_use(scheduler: FilterPipeline, node: str, device: str, needed: int) -> s
             f"{node} offers {show(device, offered)} of {device}, and it needs "
             f"{show(device, needed)}"
         )
-    users = [pod for pod in scheduler.state.pods.get(node, ()) if pod.requests.get(device)]
-    names_of = sorted(map(unreported_devices.user, users))
+    users = _users(scheduler, node, device)
+    names_of = names(sorted(map(affinity_partners.title, users)))
     left = offered - sum(pod.requests[device] for pod in users)
+    if left <= 0 and offered == 1:
+        return f"the only {device} of {node} is in use by {names_of}"
     free = (
         f", {show(device, left)} left of which it needs {show(device, needed)}" if left > 0 else ""
     )
     return (
         f"{'' if free else 'all '}{show(device, offered)} of {device} on {node} are in use by "
-        f"{names(names_of)}{free}"
+        f"{names_of}{free}"
+    )
+
+
+def _shared(obj: Object, pods: Iterable[Pod], cluster: Cluster) -> str:
+    """Return which device of Harvester a VM and one that uses a device both name; empty: none."""
+    vms_of = (find(cluster, VM, pod.namespace, pod.labels.get(launcher_pod.NAME)) for pod in pods)
+    found = (_device(_names(obj) & _names(vm), cluster) for vm in vms_of if vm is not None)
+    device = next(filter(None, found), "")
+    return f", and both VMs name the same device, {device}" if device else ""
+
+
+def note(obj: Object, cluster: Cluster) -> str:
+    """Return in a sentence which other VMs name a device of Harvester that a VM uses; empty:
+    none is known to.
+    """
+    own = _names(obj)
+    if not _device(own, cluster):
+        return ""
+    others = [vm for vm in cluster.known(VM) if vm.full_name != obj.full_name]
+    sharing = [(vm, device) for vm in others if (device := _device(own & _names(vm), cluster))]
+    if not sharing:
+        return ""
+    found = names(f"VM {vm.full_name}" for vm, _ in sharing)
+    verb = "names" if len(sharing) == 1 else "name"
+    return f"{found} {verb} {sharing[0][1]}, which this VM uses, and may not start while it runs"
+
+
+def _device(called: Iterable[str], cluster: Cluster) -> str:
+    """Return the first of some devices that is an object of Harvester, in words."""
+    known = (find(cluster, kind, "", name) for name in sorted(called) for kind in _OF_HARVESTER)
+    return next((f"{each.kind} {each.name}" for each in known if each is not None), "")
+
+
+def _names(obj: Object) -> frozenset[str]:
+    """Return the names of the host devices of a VM or VMI."""
+    devices = vms.vmi_spec(obj).at("domain", "devices")
+    every = (
+        each["name"].text for kind in ("hostDevices", "gpus") for each in devices[kind].items()
+    )
+    return frozenset(filter(None, every))
+
+
+def _elsewhere(
+    lacking: Mapping[str, object], refusals: Mapping[str, str], scheduler: FilterPipeline
+) -> str:
+    """Return that waiting does not help, and why no other node can run it."""
+    others = _others(refusals, lacking, scheduler)
+    return (
+        f"; no other node can run it ({others}), and waiting does not help"
+        if others
+        else "; waiting does not help"
     )
 
 
@@ -232,6 +301,15 @@ def _others(
 # --- what offers a device -------------------------------------------------------------------------
 
 
+def _freed(users: Sequence[Pod], shared: str) -> str:
+    """Return what frees a device that is in use."""
+    if not users:
+        return "ask for fewer, or add a node that has as many"
+    first = affinity_partners.title(users[0]) if len(users) == 1 else "one of them"
+    other = "give one of the two VMs another device" if shared else "add a node that has one more"
+    return f"stop {first}, or {other}"
+
+
 def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster) -> str:
     """Return what makes a node offer a device again, by what offers it.
 
@@ -245,10 +323,8 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
         logs = virt_handlers.logs(cluster, node)
         if _without_kvm(device, nodes, candidates.scheduler(cluster)):
             words = (
-                f"switch on hardware virtualization for {names(nodes)}: in the firmware, with "
-                "module kvm_intel or kvm_amd, and nested in the hypervisor below if they are VMs "
-                "themselves; for tests alone, set developerConfiguration.useEmulation of KubeVirt "
-                f"instead{elsewhere}"
+                f"{without_kvm.way(nodes, cluster)}; for tests alone, set "
+                f"developerConfiguration.useEmulation of KubeVirt instead{elsewhere}"
             )
             return typed(words, logs)
         needs = (
@@ -260,10 +336,9 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
         return typed(words, logs)
     plugin = next(unreported_devices.plugins(node, device, cluster), None)
     if plugin is None:
-        listed = pods_on(node)
         return typed(
             f"find the device plugin for {device} on {node}, and repair or restart it{elsewhere}",
-            listed,
+            pods_on(node),
         )
     if _ready_plugin(node, device, cluster) is not None:
         words = (

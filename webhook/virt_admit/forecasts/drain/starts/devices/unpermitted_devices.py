@@ -15,7 +15,6 @@ from typing import Final
 
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.model.commands import about, json_patch, kubectl, merge_patch, nested, shell, typed
-from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, Kind
@@ -32,10 +31,6 @@ READS: Final[Reads] = union(
 )
 
 _SAID: Final = re.compile(r"(HostDevice|GPU) (\S{1,320}) is not permitted in permittedHostDevices")
-_PCI_DEVICE: Final = kinds.guess("devices.harvesterhci.io/v1beta1", "PCIDevice")._replace(
-    namespaced=False
-)
-"""Of Harvester. In a live cluster discovery finds it."""
 _LISTS: Final = ("pciHostDevices", "mediatedDevices", "usb", "usbHostDevices")
 """In KubeVirt ``usb``, in HyperConverged ``usbHostDevices``."""
 
@@ -104,10 +99,8 @@ def _remedy(device: str, have: list[str], holder: Object, cluster: Cluster) -> s
     else a change of the list.
     """
     kind, listed = _kind(holder), _permitted(holder)
-    selector, value = (
-        "pciVendorSelector" if kind is KUBEVIRT else "pciDeviceSelector",
-        _selected(device, cluster),
-    )
+    selector = "pciVendorSelector" if kind is KUBEVIRT else "pciDeviceSelector"
+    value = _selected(device, cluster)
     entry: dict[str, object] = {selector: value, "resourceName": device}
     elsewhere = kind is KUBEVIRT and may_be_managed(holder, cluster)
     entry |= {"externalResourceProvider": True} if have else {}
@@ -144,7 +137,7 @@ def _selected(device: str, cluster: Cluster) -> str:
     """
     known = (
         each
-        for each in cluster.known(_PCI_DEVICE)
+        for each in cluster.known(unreported_devices.PCI_DEVICE)
         if each.at("status", "resourceName").text == device
     )
     ids = (

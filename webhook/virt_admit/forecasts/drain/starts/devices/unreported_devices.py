@@ -16,27 +16,29 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import candidates, virt_handlers
+from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import kubectl, logs_of, pods_on, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.lookups import find
-from virt_admit.model.messages import count, names
+from virt_admit.model.lookups import find, grouped
+from virt_admit.model.messages import capital, count, names
+from virt_admit.model.node_updates.operators import device_operators
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import amount
 
 READS: Final[Reads] = union(
     candidates.READS,
     virt_handlers.READS,
+    device_operators.READS,
     {
         KUBEVIRT: (),
         NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",),
-        NODE: ("status.capacity",),
+        NODE: ("metadata.labels", "status.capacity"),
         POD: (
             "metadata.creationTimestamp",
             "spec.nodeName",
@@ -50,6 +52,11 @@ READS: Final[Reads] = union(
 OF_KUBEVIRT: Final = "devices.kubevirt.io/"
 HARVESTER: Final = "pcidevices"
 """In the name of Harvester's device plugin (harvester/pcidevices: its DaemonSet)."""
+PCI_DEVICE, PCI_DEVICE_CLAIM, USB_DEVICE, VGPU_DEVICE = (
+    kinds.guess("devices.harvesterhci.io/v1beta1", kind)._replace(namespaced=False)
+    for kind in ("PCIDevice", "PCIDeviceClaim", "USBDevice", "VGPUDevice")
+)
+"""Of Harvester. In a live cluster discovery finds them."""
 _PLUGINS: Final = (HARVESTER, "device-plugin", "gpu-dp", "gpu-plugin")
 """In the names of device plugins; ``gpu-dp`` is that of NVIDIA for KubeVirt,
 ``gpu-plugin`` that of Intel.
@@ -103,7 +110,7 @@ def of_node(node: str, cluster: Cluster) -> tuple[UnreportedDevice, ...]:
     for device, pods in sorted(users.items()):
         used, reported = sum(pod.requests[device] for pod in pods), allocatable.get(device, 0)
         if used > reported and not may_start(node, device, cluster):
-            users_of = tuple(sorted(map(user, pods)))
+            users_of = tuple(sorted(map(affinity_partners.title, pods)))
             found.append(
                 UnreportedDevice(device, reported, used, users_of, _capacity(node, device, cluster))
             )
@@ -126,10 +133,7 @@ def may_start(node: str, device: str, cluster: Cluster) -> bool:
         return False
     if is_offered_by_kubevirt(device, cluster) and virt_handlers.is_starting(cluster, node):
         return True
-    times = (
-        pod.metadata["creationTimestamp"].text,
-        pod.condition("Ready")["lastTransitionTime"].text,
-    )
+    times = (pod.created, pod.condition("Ready")["lastTransitionTime"].text)
     return any(
         (age := clock.since(time, cluster)) is not None and age < _SETTLES_WITHIN for time in times
     )
@@ -141,29 +145,35 @@ def _offerer(node: str, device: str, cluster: Cluster) -> Object | None:
     return next(plugins(node, device, cluster), None)
 
 
-def user(pod: Pod) -> str:
-    """Return the VM of a pod, else the pod, in words."""
-    vm = pod.labels.get(launcher_pod.NAME)
-    return f"VM {pod.namespace}/{vm}" if vm else f"pod {pod.full_name}"
-
-
 def words(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> str:
     """Return which devices a node no longer reports, and what should report them."""
-    gone, ill = (
-        [each for each in found if not each.unhealthy],
-        [each for each in found if each.unhealthy],
-    )
-    alike: dict[tuple[int, int, tuple[str, ...]], list[UnreportedDevice]] = {}
-    for each in gone:
-        alike.setdefault((each.reported, each.used, each.users), []).append(each)
+    gone = [each for each in found if not each.unhealthy]
+    ill = [each for each in found if each.unhealthy]
+    alike = grouped(gone, lambda each: (each.reported, each.used, each.users))
     what = names(map(_together, alike.values()), 300)
-    said = (
-        [f"{node} offers {what}: {who(gone[0].name, cluster)} there no longer reports them"]
-        if gone
-        else []
-    )
+    paused = _paused(node, gone[0].name, cluster) if gone else ""
+    why = f"{who(gone[0].name, cluster)} there no longer reports them" if gone else ""
+    if paused:
+        why = f"the GPU operator has taken the device plugin away there ({paused})"
+    said = [f"{node} offers {what}: {why}"] if gone else []
     said += [f"{node} offers {each.words}: {_not_healthy(each.unhealthy)}" for each in ill]
     return "; ".join(said)
+
+
+def _paused(node: str, device: str, cluster: Cluster) -> str:
+    found = find(cluster, NODE, "", node)
+    return device_operators.paused_plugin(found, device) if found is not None else ""
+
+
+def _resumed(node: str, cluster: Cluster) -> str:
+    """Return what brings a device plugin back that its operator has taken away."""
+    found = find(cluster, NODE, "", node)
+    work = device_operators.driver_upgrade(found, cluster) if found is not None else None
+    if work is not None and work.remedy:
+        return work.remedy
+    if work is not None:
+        return f"wait until the driver upgrade of {node} is done, which brings it back"
+    return typed(f"see in the log of the driver pod on {node} why it is not back", pods_on(node))
 
 
 def _together(alike: Sequence[UnreportedDevice]) -> str:
@@ -188,11 +198,12 @@ def remedy(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> st
     """
     lost = next((each for each in found if not each.unhealthy), None)
     device = lost.name if lost is not None else found[0].name
+    if lost is not None and _paused(node, device, cluster):
+        return _resumed(node, cluster)
     pod = _offerer(node, device, cluster)
     if pod is None:
-        listed = pods_on(node)
         begin = "restart" if lost is not None else "see the log of"
-        return typed(f"{begin} {who(device, cluster)} for {device} on {node}", listed)
+        return typed(f"{begin} {who(device, cluster)} for {device} on {node}", pods_on(node))
     if lost is None or pod.condition("Ready")["status"].text == "False":
         what = "is not ready" if lost is not None else f"finds devices of {device} not healthy"
         return typed(f"see why {pod.name} on {node} {what}", logs_of(pod))
@@ -206,14 +217,20 @@ def note(node: str, cluster: Cluster) -> str:
     """Return in a sentence that a node no longer reports devices which its pods use; empty:
     it reports all.
     """
-    found = of_node(node, cluster)
+    found = tuple(each for each in of_node(node, cluster) if not _is_told(node, each, cluster))
     if not found:
         return ""
     effect = (
         "No further VM that needs them starts here, and one that stops does not start here again"
     )
-    advice = remedy(node, found, cluster)
-    return f"{words(node, found, cluster)}. {effect}. {advice[:1].upper()}{advice[1:]}"
+    return f"{words(node, found, cluster)}. {effect}. {capital(remedy(node, found, cluster))}"
+
+
+def _is_told(node: str, device: UnreportedDevice, cluster: Cluster) -> bool:
+    """Return whether the cordon of a node for a driver upgrade tells why a device is absent."""
+    found = find(cluster, NODE, "", node)
+    upgraded = found is not None and device_operators.driver_upgrade(found, cluster) is not None
+    return upgraded and bool(_paused(node, device.name, cluster))
 
 
 def is_offered_by_kubevirt(device: str, cluster: Cluster) -> bool:

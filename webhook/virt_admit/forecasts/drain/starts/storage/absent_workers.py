@@ -56,7 +56,7 @@ READS: Final[Reads] = union(
         POD: ("metadata.creationTimestamp", "metadata.labels", "status.phase"),
     },
 )
-_CONFIG: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "cdiconfigs", "CDIConfig", namespaced=False)
+CONFIG: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "cdiconfigs", "CDIConfig", namespaced=False)
 """Discovery finds it in a cluster."""
 _SCHEDULED: Final = frozenset(("ImportScheduled", "UploadScheduled", "CloneScheduled"))
 """Phases of a data volume whose claim has a volume and whose pod is to be created."""
@@ -96,7 +96,7 @@ def problem(disk: Object, claims: Sequence[str], begin: str, cluster: Cluster) -
         Unseen: whether the pod exists could not be read.
     """
     bound = disk.condition("Bound")
-    since = bound["lastTransitionTime"].text or disk.metadata["creationTimestamp"].text
+    since = bound["lastTransitionTime"].text or disk.created
     age = clock.since(since, cluster)
     late = age is not None and age >= _PATIENCE and bound["status"].text != "False"
     pod = _named(disk, claims, cluster) if late else ""
@@ -107,7 +107,7 @@ def problem(disk: Object, claims: Sequence[str], begin: str, cluster: Cluster) -
         return _unstarted(created, begin, cluster)
     reason = f"{begin}: CDI has not created pod {pod} for {clock.duration(age)}"
     brief = f"its disk {disk.name}: {reason.removeprefix(begin).lstrip(': ')}"
-    config = next(iter(cluster.known(_CONFIG)), None)
+    config = next(iter(cluster.known(CONFIG)), None)
     given = config.at("status", "defaultPodResourceRequirements") if config is not None else None
     if config is not None and given is not None and given.is_map:
         size = _size(given["requests"].map, given["limits"].map)
@@ -124,7 +124,7 @@ def problem(disk: Object, claims: Sequence[str], begin: str, cluster: Cluster) -
     return (
         None
         if _starts_again(disk, claims, cluster)
-        else _of_controller(disk, reason, brief, cluster)
+        else of_controller("pod", reason, brief, about("describe", disk, DATA_VOLUME), cluster)
     )
 
 
@@ -136,7 +136,7 @@ def _starts_again(disk: Object, claims: Sequence[str], cluster: Cluster) -> bool
 
 def _unstarted(pod: Object, begin: str, cluster: Cluster) -> Problem | None:
     """Return that a pod has not started for long, of which nothing else is known; None: it has."""
-    age = clock.since(pod.metadata["creationTimestamp"].text, cluster)
+    age = clock.age(pod, cluster)
     if pod.at("status", "phase").text != "Pending" or age is None or age < _LATE:
         return None
     reason = f"{begin}: pod {pod.name} has not started for {clock.duration(age)}"
@@ -172,7 +172,7 @@ def _refusal(size: PodSize, namespace: str, cluster: Cluster) -> _Refusal | None
         if quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present:
             continue
         try:
-            lacking = quotas.missing(quota, Demand(size))
+            lacking = quotas.missing(quotas.lacks(quota, Demand(size)))
         except Unseen:
             continue
         for name, lack in lacking[:1]:
@@ -192,9 +192,10 @@ def _remedy(refusal: _Refusal, namespace: str, cluster: Cluster) -> str:
     if _refusal(enough, namespace, cluster) is not None:
         return typed(other, change)
     if place is not None:
-        return typed(f"set {place.words} to {_words(_ENOUGH)}, or {other}", place.patch(_ENOUGH))
+        setting = f"set {place.words} to {_words(_ENOUGH)}"
+        return typed(setting, place.patch(_ENOUGH), f"or {other}")
     where = "podResourceRequirements of CDI (in HyperConverged, if it writes CDI)"
-    return typed(f"{other}, or set {where} to {_words(_ENOUGH)}", change)
+    return typed(other, change, f"or set {where} to {_words(_ENOUGH)}")
 
 
 def _words(given: Mapping[str, Any]) -> str:
@@ -207,8 +208,17 @@ def _words(given: Mapping[str, Any]) -> str:
     return " and ".join(parts) or "no requests and no limits"
 
 
-def _of_controller(disk: Object, reason: str, brief: str, cluster: Cluster) -> Problem:
-    """Return that the controller of CDI creates no pod, with its log, which alone says why."""
+def of_controller(what: str, reason: str, brief: str, otherwise: str, cluster: Cluster) -> Problem:
+    """Return that the controller of CDI creates no pod or claim, with its log, which alone says
+    why.
+
+    Args:
+        what: ``pod`` or ``claim``.
+        reason: the words about it.
+        brief: the same in short.
+        otherwise: the command where that controller is not known.
+        cluster: the cluster.
+    """
     own = (
         pod
         for pod in cluster.known(POD)
@@ -217,8 +227,7 @@ def _of_controller(disk: Object, reason: str, brief: str, cluster: Cluster) -> P
     controller = next(own, None)
     if controller is None:
         words = f"see what CDI's controller ({_CONTROLLER.rstrip('-')}) logs about it"
-        command = about("describe", disk, DATA_VOLUME)
-        return Problem(reason, typed(words, command), ProblemCause.NOT_REPORTED, brief=brief)
+        return Problem(reason, typed(words, otherwise), ProblemCause.NOT_REPORTED, brief=brief)
     broken = broken_pods.of_pod(controller, cluster)
     if broken is not None:
         why = f", as CDI's controller, pod {controller.full_name}, is not ready{broken.since}"
@@ -227,7 +236,7 @@ def _of_controller(disk: Object, reason: str, brief: str, cluster: Cluster) -> P
             f"{reason}{why}{because}", broken.remedy, ProblemCause.NOT_REPORTED, brief=brief
         )
     told = f"{reason}, and only the log of its controller says why"
-    words = f"see in the log of {controller.full_name} why the API server refuses that pod"
+    words = f"see in the log of {controller.full_name} why the API server refuses that {what}"
     return Problem(told, typed(words, logs_of(controller)), ProblemCause.NOT_REPORTED, brief=brief)
 
 

@@ -90,8 +90,8 @@ def waiting(obj: Object, cluster: Cluster) -> AwaitedClaim | None:
         for name in names
         if name is not None and name.text
     )
-    started = obj.metadata["creationTimestamp"].text if obj.kind == VMI.kind else None
-    known = (of(claim, cluster, started or "") for claim in claims if claim is not None)
+    started = obj.created if obj.kind == VMI.kind else ""
+    known = (of(claim, cluster, started) for claim in claims if claim is not None)
     found = list(filter(None, known))
     return next((each for each in found if each.problem), found[0] if found else None)
 
@@ -106,7 +106,7 @@ def of(claim: Object, cluster: Cluster, started: str = "") -> AwaitedClaim | Non
     pending = claim.at("status", "phase").text in (None, "", "Pending")
     if not pending or claim.at("spec", "volumeName").text:
         return None
-    named = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text or "-")
+    named = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text)
     waits = named is not None and named["volumeBindingMode"].text == "WaitForFirstConsumer"
     awaits = waits and not claim.annotations.get(_CHOSEN)
     if claim.at("spec", "selector", "matchLabels", _SELECTOR).present:
@@ -130,7 +130,7 @@ def _of_populator(
     group, kind, name = (source[key].text for key in ("apiGroup", "kind", "name"))
     if group in _PROVISIONED or not group or not kind or not name:
         return None
-    begun = max(claim.metadata["creationTimestamp"].text or "", started)
+    begun = max(claim.created, started)
     lasts, age = clock.lasting(begun, cluster), clock.since(begun, cluster)
     words = f"the controller of {kind} {name} ({group}) is to fill its volume"
     if awaits:
@@ -162,7 +162,7 @@ def _of_velero(claim: Object, awaits: bool, cluster: Cluster) -> AwaitedClaim:
     phase = download.at("status", "phase").text or "New"
     called = f"DataDownload {download.full_name}"
     if phase in _ENDED:
-        said = " ".join((download.at("status", "message").text or "").split())
+        said = download.at("status", "message").words
         why = f": {cut_middle(said, _LONGEST)}" if said else ""
         begin = f"Velero has not restored its data: {called} is {phase}{why}"
         remedy = f"{'correct what it says, then ' if said else ''}{_again(claim, cluster)}"
@@ -203,7 +203,7 @@ def _stopped(claim: Object, words: str, remedy: str, command: str) -> AwaitedCla
 
 def _download(claim: Object, cluster: Cluster) -> Object | None:
     """Return the newest DataDownload for a claim; None: none, or for a former claim."""
-    created = claim.metadata["creationTimestamp"].text or ""
+    created = claim.created
     own = [
         each
         for each in cluster.known(DATA_DOWNLOAD)
@@ -211,11 +211,11 @@ def _download(claim: Object, cluster: Cluster) -> Object | None:
         and each.at("spec", "targetVolume", "namespace").text == claim.namespace
         and (each.at("status", "completionTimestamp").text or created) >= created
     ]
-    return max(own, key=lambda each: each.metadata["creationTimestamp"].text or "", default=None)
+    return max(own, key=lambda each: each.created, default=None)
 
 
 def _without_download(claim: Object, cluster: Cluster) -> AwaitedClaim:
-    age = clock.since(claim.metadata["creationTimestamp"].text, cluster)
+    age = clock.age(claim, cluster)
     if unlisted(cluster, DATA_DOWNLOAD) or age is None or age < _BIND:
         words = f"Velero is to make its volume (selector {_SELECTOR}). {_ON_PURPOSE}"
         return AwaitedClaim(claim.name, words, None)
@@ -272,9 +272,7 @@ def _late(download: Object, phase: str, called: str, cluster: Cluster) -> Proble
 
 def _limit(download: Object, cluster: Cluster) -> timedelta:
     """Return after which time Velero cancels a download."""
-    owner = download.controller
-    name = owner["name"].text if owner is not None and owner["kind"].text == "Restore" else None
-    restore = find(cluster, _RESTORE, download.namespace, name) if name else None
+    restore = find(cluster, _RESTORE, download.namespace, download.owned_by("Restore"))
     given = restore.at("spec", "itemOperationTimeout").value if restore is not None else None
     try:
         return timedelta(microseconds=parse_duration(given) / 1000)
@@ -283,9 +281,7 @@ def _limit(download: Object, cluster: Cluster) -> timedelta:
 
 
 def _since(download: Object) -> str | None:
-    return (
-        download.at("status", "startTimestamp").text or download.metadata["creationTimestamp"].text
-    )
+    return download.at("status", "startTimestamp").text or download.created
 
 
 def _part(download: Object) -> str:

@@ -32,7 +32,7 @@ READS: Final[Reads] = {
         f"metadata.labels.{_SOURCE_VM}",
         "spec.dataSource",
         "spec.dataSourceRef",
-    ),
+    )
 }
 _SNAPSHOT: Final = Kind("snapshot.storage.k8s.io", ("v1",), "volumesnapshots", "VolumeSnapshot")
 """Only snapshot files have them."""

@@ -13,14 +13,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.control import small_claims
-from virt_admit.forecasts.drain.guests import refusing_storage
-from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes
+from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes, state_claims
 from virt_admit.forecasts.placement.components import node_pods
+from virt_admit.forecasts.placement.components.drivers import refusing_storage, trident_backends
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import forbidden_pods
 from virt_admit.model.evidence.forbidden_pods import ForbiddenPod
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, POD, PVC, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -34,9 +34,11 @@ READS: Final[Reads] = union(
     clock.READS,
     lost_sources.READS,
     refused_modes.READS,
+    state_claims.READS,
     small_claims.READS,
     forbidden_pods.READS,
-    {CEPH_CLUSTER: ("spec.storage.fullRatio", "status.ceph")},
+    trident_backends.READS,
+    {CEPH_CLUSTER: ("metadata.ownerReferences", "spec.storage.fullRatio", "status.ceph")},
     {
         STORAGE_CLASS: (),
         PVC: (
@@ -57,6 +59,49 @@ _CLASS: Final = re.compile(r'^failed to provision volume with StorageClass "[^"]
 """The frame of an error. The remedy names the class."""
 
 
+def of_state(pod: Object, cluster: Cluster) -> Problem | None:
+    """Return why a pod waits for a claim of vTPM or EFI state, which no VM names; None: it does
+    not, or that has just begun.
+    """
+    since = clock.ago(_RECENT, cluster)
+    for claim in state_claims.of_pod(pod, cluster):
+        if claim.at("status", "phase").text != "Pending":
+            continue
+        failed = _failed(claim, since, cluster) or _late(claim, cluster)
+        if failed is not None:
+            lasts = clock.lasting(claim.created, cluster)
+            begin = f"claim {claim.name} of its vTPM or EFI state is Pending{lasts}"
+            return failed._replace(reason=f"{begin}: {failed.reason}")
+    return None
+
+
+def _late(claim: Object, cluster: Cluster) -> Problem | None:
+    """Return that a claim of such state is Pending for long though no node has to be chosen."""
+    if not clock.has_lasted(claim.created, _PATIENCE, cluster):
+        return None
+    named = claim.at("spec", "storageClassName").text or ""
+    storage_class = find(cluster, STORAGE_CLASS, "", named)
+    if storage_class is None:
+        if unlisted(cluster, STORAGE_CLASS):
+            return None
+        reason, remedy = f"StorageClass {named} does not exist", state_claims.remedy(claim, cluster)
+        return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
+    if _waits_for_node(claim, storage_class):
+        return None
+    modes = " and ".join(each.text or "" for each in claim.at("spec", "accessModes").items())
+    reason = (
+        f"provisioner {storage_class['provisioner'].text or '?'} of class {named} has made no "
+        f"volume with {modes} and volumeMode {claim.at('spec', 'volumeMode').text}"
+    )
+    return Problem(reason, _remedy(claim, storage_class, cluster), ProblemCause.NOT_REPORTED)
+
+
+def _waits_for_node(claim: Object, storage_class: Object) -> bool:
+    """Return whether no volume is made before a node is chosen for the first pod."""
+    at_once = storage_class["volumeBindingMode"].text != "WaitForFirstConsumer"
+    return not (at_once or claim.annotations.get(_CHOSEN))
+
+
 def of_vm(vm: Object, cluster: Cluster) -> Problem | None:
     """Return which claim that a VM names is refused by its provisioner; None: none,
     as far as is known.
@@ -66,15 +111,19 @@ def of_vm(vm: Object, cluster: Cluster) -> Problem | None:
     since = clock.ago(_RECENT, cluster)
     for volume in vms.vmi_spec(vm)["volumes"].items():
         name = volume.at("persistentVolumeClaim", "claimName").text
-        claim = find(cluster, PVC, vms.namespace_of(vm), name) if name else None
+        claim = find(cluster, PVC, vms.namespace_of(vm), name)
         if claim is None or claim.at("status", "phase").text != "Pending":
             continue
-        named = claim.at("spec", "storageClassName").text
-        found = find(cluster, STORAGE_CLASS, "", named) if named else None
-        failed = problem(claim, found, since, cluster) if found is not None else None
+        failed = _failed(claim, since, cluster)
         if failed is not None:
             return failed._replace(reason=f"its claim {claim.name} is Pending: {failed.reason}")
     return None
+
+
+def _failed(claim: Object, since: datetime | None, cluster: Cluster) -> Problem | None:
+    """Return why a claim gets no volume; None: its provisioner has not failed, or is not known."""
+    found = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text)
+    return problem(claim, found, since, cluster) if found is not None else None
 
 
 def problem(
@@ -94,8 +143,11 @@ def problem(
     error = _CLASS.sub("", said)
     if refused := refused_modes.of(claim, storage_class, error, cluster):
         return Problem(refused.reason, refused.remedy, ProblemCause.NOT_REPORTED)
+    if (offline := trident_backends.of_class(storage_class, error, cluster)) is not None:
+        reason = f"Trident has no backend for class {storage_class.name}: {offline.words}"
+        return Problem(reason, offline.remedy, ProblemCause.NOT_REPORTED)
     why = cut_middle(error, _LONGEST)
-    if _HANGS.search(said):
+    if refusing_storage.HANGS.search(said):
         return _unanswered(claim, storage_class, why, cluster)
     return Problem(why, _remedy(claim, storage_class, cluster), ProblemCause.NOT_REPORTED)
 
@@ -103,16 +155,10 @@ def problem(
 def _said(claim: Object, since: datetime | None, cluster: Cluster) -> str:
     """Return the last error of the provisioner of a claim, but not that an earlier call runs."""
     last = events.last_warning(claim, _FAILED, since, cluster)
-    if not _RUNS.search(last):
+    if not refusing_storage.RUNS.search(last):
         return last
     said = (text for why, text in events.warnings(claim, None, cluster) if why == _FAILED)
-    return next((text for text in said if not _RUNS.search(text)), last)
-
-
-_RUNS: Final = re.compile(r"operation with the given Volume ID \S+ already exists", re.IGNORECASE)
-"""ceph/ceph-csi:internal/util/idlocker.go#VolumeOperationAlreadyExistsFmt, and other drivers."""
-_SLOW: Final = "DeadlineExceeded|context deadline exceeded"
-_HANGS: Final = re.compile(f"{_RUNS.pattern}|{_SLOW}", re.IGNORECASE)
+    return next((text for text in said if not refusing_storage.RUNS.search(text)), last)
 
 
 def _full(claim: Object, storage_class: Object, cluster: Cluster) -> Problem | None:
@@ -120,9 +166,9 @@ def _full(claim: Object, storage_class: Object, cluster: Cluster) -> Problem | N
 
     Live clusters are not asked for events.
     """
-    at_once = storage_class["volumeBindingMode"].text != "WaitForFirstConsumer"
-    age = clock.since(claim.metadata["creationTimestamp"].text, cluster)
-    if age is None or age < _PATIENCE or not (at_once or claim.annotations.get(_CHOSEN)):
+    if not clock.has_lasted(claim.created, _PATIENCE, cluster):
+        return None
+    if _waits_for_node(claim, storage_class):
         return None
     fault = refusing_storage.of_class(storage_class, cluster)
     return fault._replace(cause=ProblemCause.NOT_REPORTED) if fault is not None else None

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.starts.storage import state_claims
 from virt_admit.model.commands import json_patch, kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -25,9 +26,9 @@ from virt_admit.model.kubernetes.kinds import (
     VM,
     Kind,
 )
-from virt_admit.model.kubernetes.objects import Field, Object, Path
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubevirt.instances import storage
+from virt_admit.model.kubevirt.instances import storage, vms
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 
@@ -167,6 +168,8 @@ def _words(asked: _Asked, instead: _Asked | None) -> str:
 
 def _remedy(claim: Object, asked: _Asked, instead: _Asked | None, cluster: Cluster) -> str:
     """Return where the modes are written, and how the disk is made again."""
+    if state_claims.is_empty(claim):
+        return state_claims.remedy(claim, cluster)
     target = _owner(claim, PVC, cluster) or claim
     disk = _owner(target, DATA_VOLUME, cluster)
     words, plain = _words(asked, instead), ""
@@ -190,18 +193,18 @@ def _remedy(claim: Object, asked: _Asked, instead: _Asked | None, cluster: Clust
             f"{edit} && {deleted}",
         )
     vm = _owner(disk, VM, cluster)
-    index = _template(vm, disk.name)
-    if vm is None or index is None:
+    template = vms.disk_template(vm, disk.name) if vm is not None else None
+    if vm is None or template is None:
         shown = kubectl("get", DATA_VOLUME, disk.name, disk.namespace, "-o", "yaml")
         return typed(f"create DataVolume {disk.name} again with {words}", shown)
     remade = (
         ", and delete the empty DataVolume, which KubeVirt makes again, because a claim is never "
         "changed"
     )
-    path = ("spec", "dataVolumeTemplates", index, "spec", block)
+    asks = template.at("spec", block)
     changed = kubectl("edit", VM, vm.name, vm.namespace)
-    if instead is not None and instead.access == asked.access and vm.at(*path).is_map:
-        step = Patch("add", Path(*path, "volumeMode"), instead.volume)
+    if instead is not None and instead.access == asked.access and asks.is_map:
+        step = Patch("add", asks.path / "volumeMode", instead.volume)
         changed = json_patch(VM, vm.name, vm.namespace, [step])
     return typed(
         f"in dataVolumeTemplates of VM {vm.name}, let the disk ask for {words}{remade}",
@@ -221,11 +224,4 @@ def _owner(obj: Object, kind: Kind, cluster: Cluster) -> Object | None:
         if each["kind"].text == kind.kind
     )
     name = next(owners, None)
-    return find(cluster, kind, obj.namespace, name) if name else None
-
-
-def _template(vm: Object | None, disk: str) -> int | None:
-    templates = enumerate(vm.at("spec", "dataVolumeTemplates").items()) if vm is not None else ()
-    return next(
-        (index for index, each in templates if each.at("metadata", "name").text == disk), None
-    )
+    return find(cluster, kind, obj.namespace, name)

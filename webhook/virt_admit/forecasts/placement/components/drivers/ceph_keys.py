@@ -15,9 +15,8 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.forecasts.placement.components.drivers.driver_causes import DriverCause
-from virt_admit.model.commands import about, kubectl, merge_patch, nested, typed
+from virt_admit.model.commands import about, merge_patch, nested, typed
 from virt_admit.model.evidence import writers
-from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -125,14 +124,11 @@ def _writer(ceph: Object) -> tuple[str, str]:
     ocs-operator writes the whole spec at each reconcile
     (red-hat-storage/ocs-operator:controllers/storagecluster/cephcluster.go#ensureCreated).
     """
-    owner = ceph.controller
+    owner = writers.owner_above(ceph)
     if owner is not None:
-        kind, name = owner["kind"].text or "?", owner["name"].text or "?"
-        known = kinds.guess(owner["apiVersion"].text or "/", kind)
-        shown = kubectl("describe", known, name, ceph.namespace)
         return (
-            f", to be set by its owner {kind} {name}, whose operator takes other changes back",
-            shown,
+            f", to be set by its owner {owner.title}, whose operator takes other changes back",
+            owner.command("describe"),
         )
     if (writer := writers.of(ceph)) is not None:
         shown = about("describe", ceph, CEPH_CLUSTER)

@@ -24,7 +24,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import CSI_DRIVER, NODE, PV, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, volume_of
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem
 
@@ -124,7 +124,7 @@ def of_volume(name: str, error: str, cluster: Cluster) -> DriverFault | None:
     """Return the fault of the driver of a PersistentVolume that is not attached; None: there is
     none, or the error is another one.
     """
-    volume = find(cluster, PV, "", name) if name else None
+    volume = find(cluster, PV, "", name)
     found = by_scope(cluster).get(_scope(volume)) if volume is not None else None
     if (
         volume is None
@@ -138,7 +138,7 @@ def of_volume(name: str, error: str, cluster: Cluster) -> DriverFault | None:
 
 def without_handle(name: str, error: str, cluster: Cluster) -> str:
     """Return an error without the long handle of its volume, which would push the cause out."""
-    volume = find(cluster, PV, "", name) if name else None
+    volume = find(cluster, PV, "", name)
     handle = (volume.at("spec", "csi", "volumeHandle").text or "") if volume is not None else ""
     return error.replace(handle, "…") if len(handle) > _SHORT and handle != name else error
 
@@ -180,11 +180,9 @@ def doubt(namespace: str, claims: Iterable[str], cluster: Cluster) -> Problem | 
     """Return why the volumes of a pod may not be attached to another node; None: no doubt."""
     found = (fault for _, fault in _of_claims(namespace, claims, cluster))
     fault = next((fault for fault in found if not fault.certain), None)
-    return (
-        Problem(f"its volumes may not be attached elsewhere: {fault.reason}", fault.remedy)
-        if fault is not None
-        else None
-    )
+    if fault is not None:
+        return Problem(f"its volumes may not be attached elsewhere: {fault.reason}", fault.remedy)
+    return None
 
 
 def _of_claims(
@@ -193,11 +191,9 @@ def _of_claims(
     """Yield the volumes of claims, each with the fault of its driver."""
     known = by_scope(cluster)
     for claim in claims if known else ():
-        bound = find(cluster, PVC, namespace, claim) if claim else None
-        name = (bound.at("spec", "volumeName").text or "") if bound is not None else ""
-        volume = find(cluster, PV, "", name) if name else None
+        volume = volume_of(find(cluster, PVC, namespace, claim), cluster)
         if volume is not None and (fault := known.get(_scope(volume))) is not None:
-            yield name, fault
+            yield volume.name, fault
 
 
 @cached
@@ -223,7 +219,7 @@ def _failing(cluster: Cluster) -> Iterator[FailingVolume]:
         if not said.present or attachment.deleted or _is_attached(attachment):
             continue
         volume = find(cluster, PV, "", _volume(attachment))
-        created = clock.instant(attachment.metadata["creationTimestamp"].text)
+        created = clock.instant(attachment.created)
         error = _recent(attachment, volume, cluster) if volume is not None else ""
         if volume is not None and created is not None and error:
             node = attachment.at("spec", "nodeName").text or ""
@@ -235,7 +231,7 @@ def _last_attached(cluster: Cluster) -> dict[DriverScope, datetime]:
     found: dict[DriverScope, datetime] = {}
     for attachment in filter(_is_attached, cluster.known(VOLUME_ATTACHMENT)):
         volume = find(cluster, PV, "", _volume(attachment))
-        created = clock.instant(attachment.metadata["creationTimestamp"].text)
+        created = clock.instant(attachment.created)
         if volume is not None and created is not None:
             scope = _scope(volume)
             found[scope] = max(created, found.get(scope, created))
@@ -341,7 +337,7 @@ def _remedy(driver: str, cluster: Cluster) -> str:
 def _recent(attachment: Object, volume: Object, cluster: Cluster) -> str:
     """Return the error of an attachment that is still tried, if it is of the driver; else empty."""
     said = attachment.at("status", "attachError")
-    time, whole = clock.instant(said["time"].text), " ".join((said["message"].text or "").split())
+    time, whole = clock.instant(said["time"].text), said["message"].words
     now = clock.now(cluster)
     if not whole or time is None or now is None or now - time > _RECENT:
         return ""
@@ -354,7 +350,7 @@ def _recent(attachment: Object, volume: Object, cluster: Cluster) -> str:
 def _names_node(error: str, attachment: Object, cluster: Cluster) -> bool:
     """Return whether an error is about the node: then others may get the volume."""
     name = attachment.at("spec", "nodeName").text or ""
-    node = find(cluster, NODE, "", name) if name else None
+    node = find(cluster, NODE, "", name)
     addresses = node.at("status", "addresses").items() if node is not None else ()
     return any(
         each and each in error for each in (name, *(each["address"].text for each in addresses))

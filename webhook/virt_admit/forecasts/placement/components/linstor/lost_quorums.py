@@ -30,7 +30,7 @@ READS: Final[Reads] = {
     VOLUME_ATTACHMENT: ("spec.source.persistentVolumeName",),
 }
 _KEY: Final = "drbd.linbit.com/lost-quorum"
-_DRIVER: Final = "linstor.csi.linbit.com"
+DRIVER: Final = "linstor.csi.linbit.com"
 _REASON: Final = "VolumeWithoutQuorum"
 _COMPONENT: Final = "app.kubernetes.io/component"
 _CONTROLLER: Final = "linstor-controller"
@@ -60,7 +60,7 @@ def of_taint(key: str, cluster: Cluster) -> LostQuorum | None:
         "connected or UpToDate): LINSTOR then removes the taint, and sets it again if it is "
         "removed by hand"
     )
-    return LostQuorum(words, remedy, _command(cluster))
+    return LostQuorum(words, remedy, client(cluster))
 
 
 def _volumes(cluster: Cluster) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _volumes(cluster: Cluster) -> Iterator[str]:
         for event in events.known(kind.kind, _REASON, cluster):
             about = event.at("involvedObject")
             namespace = about["namespace"].text or "" if kind.namespaced else ""
-            found = find(cluster, kind, namespace, about["name"].text or "")
+            found = find(cluster, kind, namespace, about["name"].text)
             if found is not None:
                 yield from _of(found, cluster)
 
@@ -85,16 +85,19 @@ def _of(found: Object, cluster: Cluster) -> Iterator[str]:
         PVC.kind: found.at("spec", "volumeName").text,
         VOLUME_ATTACHMENT.kind: found.at("spec", "source", "persistentVolumeName").text,
     }.get(found.kind, found.name)
-    own = find(cluster, PV, "", named) if named else None
-    if own is not None and own.at("spec", "csi", "driver").text == _DRIVER:
+    own = find(cluster, PV, "", named)
+    if own is not None and own.at("spec", "csi", "driver").text == DRIVER:
         bound = own.at("spec", "claimRef")
         yield f"{own.name} of claim {bound['namespace'].text}/{bound['name'].text}"
 
 
-def _command(cluster: Cluster) -> str:
+def client(cluster: Cluster, *options: str) -> str:
+    """Return the command that lists the resources of LINSTOR; empty: its controller, which has the
+    client, is not known.
+    """
     for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
         runs = pod.at("status", "phase").text == "Running"
         if runs and pod.labels.get(_COMPONENT) == _CONTROLLER:
-            client = ("--", "linstor", "resource", "list")
-            return shell("kubectl", "exec", argument(pod.name), "-n", pod.namespace, *client)
+            listed = ("--", "linstor", "resource", "list", *options)
+            return shell("kubectl", "exec", argument(pod.name), "-n", pod.namespace, *listed)
     return ""

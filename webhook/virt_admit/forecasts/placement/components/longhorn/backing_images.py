@@ -31,7 +31,7 @@ from virt_admit.model.kubernetes.kinds import LONGHORN_BACKING_IMAGE, LONGHORN_N
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import command_of, cut, names, without_command
+from virt_admit.model.messages import cut_middle, names
 
 READS: Final[Reads] = union(
     longhorn_disks.READS,
@@ -69,7 +69,7 @@ def awaited(volume: Object, cluster: Cluster) -> HeldVolume | None:
     """
     waits = volume.condition(_WAITS)
     name = volume.at("spec", "backingImage").text
-    image = find(cluster, LONGHORN_BACKING_IMAGE, volume.namespace, name) if name else None
+    image = find(cluster, LONGHORN_BACKING_IMAGE, volume.namespace, name)
     if waits["status"].text != "True" or image is None:
         return None
     lost = without_copy(image, cluster)
@@ -77,7 +77,7 @@ def awaited(volume: Object, cluster: Cluster) -> HeldVolume | None:
         return lost
     since = clock.lasting(waits["lastTransitionTime"].text, cluster)
     states = names(sorted({_state(each) for each in _files(image).values()} - {""}))
-    said = cut(" ".join((waits["message"].text or "").split()), _LONGEST)
+    said = cut_middle(waits["message"].words, _LONGEST)
     why = f": {said}" if said else ""
     return HeldVolume(
         f"it waits{since} for backing image {_called(image)} on the disks of its replicas "
@@ -92,7 +92,7 @@ def of_stopped(volume: Object, cluster: Cluster) -> HeldVolume | None:
     or needs none.
     """
     name = volume.at("spec", "backingImage").text
-    image = find(cluster, LONGHORN_BACKING_IMAGE, volume.namespace, name) if name else None
+    image = find(cluster, LONGHORN_BACKING_IMAGE, volume.namespace, name)
     return without_copy(image, cluster) if image is not None else None
 
 
@@ -161,7 +161,7 @@ def _why(uuid: str, file: Field, disk: LonghornDisk | None, cluster: Cluster) ->
         return f"disk {disk.name} of {on} {fault}"
     if away := _away(file, disk, cluster):
         return f"{on} with one {away}"
-    said = cut(" ".join((file["message"].text or "").split()), _LONGEST)
+    said = cut_middle(file["message"].words, _LONGEST)
     return f"the one on disk {disk.name} of {on} is {state}{f' ({said})' if said else ''}"
 
 
@@ -205,5 +205,4 @@ def _remedy(image: Object, gone: dict[str, Field], disks: Mapping[str, LonghornD
     disk = next((disks[uuid] for uuid in sorted(gone) if uuid in disks), None)
     if disk is None or disk.ready["status"].text != "False":
         return typed(again, about("describe", image, LONGHORN_BACKING_IMAGE))
-    back = disk.remedy()
-    return typed(f"{without_command(back)}. If that disk is lost, {again}", command_of(back))
+    return f"{disk.remedy()}; if that disk is lost, {again}"

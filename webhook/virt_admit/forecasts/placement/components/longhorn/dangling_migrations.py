@@ -14,8 +14,9 @@ import re
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.placement.components.longhorn import volume_users
 from virt_admit.forecasts.placement.components.longhorn.held_volumes import HeldVolume
-from virt_admit.model.commands import merge_patch, typed
+from virt_admit.model.commands import merge_patch
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import (
@@ -27,7 +28,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, grouped
 
 READS: Final[Reads] = {
     LONGHORN_VOLUME: (
@@ -81,10 +82,10 @@ def of(volume: Object, cluster: Cluster) -> HeldVolume | None:
         "--subresource=status",
     )
     way = (
-        "stop the VM, take that migration out of the status of the volume, and start the VM once "
-        "the volume stays detached"
+        f"stop the VM; then take that migration out of the status of the volume ({patch}), and "
+        "start the VM once the volume stays detached"
     )
-    return HeldVolume(reason, typed(way, patch))
+    return HeldVolume(reason, way)
 
 
 def _may_be_used(volume: Object, left: str, cluster: Cluster) -> bool:
@@ -100,29 +101,25 @@ def _may_be_used(volume: Object, left: str, cluster: Cluster) -> bool:
     )
     wanted = any(
         ticket["nodeID"].text == left
-        for each in cluster.known(LONGHORN_ATTACHMENT)
-        if each.at("spec", "volume").text == volume.name
+        for each in volume_users.tickets_of(volume.name, cluster)
         for _, ticket in each.at("spec", "attachmentTickets").entries()
     )
     attached = any(
         each.at("spec", "nodeName").text == left or _is_new(each, cluster)
-        for each in cluster.known(VOLUME_ATTACHMENT)
-        if each.at("spec", "source", "persistentVolumeName").text == volume.name
+        for each in volume_users.attachments(volume.name, cluster)
     )
     return not engines or runs or wanted or attached
 
 
 def _is_new(attachment: Object, cluster: Cluster) -> bool:
     """Return whether Longhorn may still end the migration before it attaches the volume."""
-    age = clock.since(attachment.metadata["creationTimestamp"].text, cluster)
+    age = clock.age(attachment, cluster)
     return age is None or age < _PATIENCE
 
 
 def _engines(cluster: Cluster) -> dict[str, list[Object]]:
-    found: dict[str, list[Object]] = {}
-    for each in cluster.known(LONGHORN_ENGINE):
-        found.setdefault(each.at("spec", "volumeName").text or "", []).append(each)
-    return found
+    known = cluster.known(LONGHORN_ENGINE)
+    return grouped(known, lambda each: each.at("spec", "volumeName").text or "")
 
 
 def _known_fault(volume: Object, cluster: Cluster) -> str:

@@ -59,7 +59,7 @@ class LonghornDisk(NamedTuple):
             return ""
         age = clock.lasting(ready["lastTransitionTime"].text, cluster)
         # Longhorn repeats the disk, its path and its node before it says why
-        words = " ".join((ready["message"].text or "").split()).rpartition(" is not ready: ")[2]
+        words = ready["message"].words.rpartition(" is not ready: ")[2]
         reason, said = ready["reason"].text, cut_middle(words, _LONGEST)
         why = f" with {reason}" if reason else ""
         return f"is not ready{age}{why}{f' ({said})' if said else ''}"

@@ -1,21 +1,26 @@
-"""The copies of Longhorn's volumes: on which nodes a volume has healthy ones.
+"""The copies of Longhorn's volumes: on which nodes a volume has healthy ones; and its release.
 
 Source: longhorn/longhorn-manager:controller/volume_controller.go#isHealthyAndActiveReplica.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA
+from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_SETTING
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find, grouped
 
 READS: Final[Reads] = {
     LONGHORN_REPLICA: ("spec.volumeName", "spec.nodeID", "spec.healthyAt", "spec.failedAt")
 }
+OF_RELEASE: Final[Reads] = {LONGHORN_SETTING: ("value",)}
+"""What ``release`` reads."""
+_VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 
 
 def is_healthy(replica: Object) -> bool:
@@ -24,20 +29,16 @@ def is_healthy(replica: Object) -> bool:
 
 def by_node(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     """Return the replicas by namespace and node."""
-    found: dict[tuple[str, str], list[Object]] = {}
-    for replica in cluster.known(LONGHORN_REPLICA):
-        found.setdefault((replica.namespace, replica.at("spec", "nodeID").text or ""), []).append(
-            replica
-        )
-    return found
+    return grouped(
+        cluster.known(LONGHORN_REPLICA),
+        lambda replica: (replica.namespace, replica.at("spec", "nodeID").text or ""),
+    )
 
 
 def by_volume(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    """Return the replicas by volume: a cluster has one Longhorn."""
-    found: dict[str, list[Object]] = {}
-    for replica in cluster.known(LONGHORN_REPLICA):
-        found.setdefault(replica.at("spec", "volumeName").text or "", []).append(replica)
-    return found
+    """Return the replicas by volume, sorted by name: a cluster has one Longhorn."""
+    known = sorted(cluster.known(LONGHORN_REPLICA), key=lambda replica: replica.name)
+    return grouped(known, lambda replica: replica.at("spec", "volumeName").text or "")
 
 
 def healthy(cluster: Cluster) -> Mapping[tuple[str, str], set[str]]:
@@ -58,3 +59,10 @@ def volumes_by_node(cluster: Cluster) -> Mapping[str, set[str]]:
         for node in nodes:
             found.setdefault(node, set()).add(volume)
     return found
+
+
+def release(volume: Object, cluster: Cluster) -> tuple[int, ...]:
+    """Return the numbers of the release of Longhorn; empty: not known."""
+    known = find(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
+    numbers = _VERSION.match(known["value"].text or "") if known is not None else None
+    return tuple(map(int, numbers.groups())) if numbers else ()

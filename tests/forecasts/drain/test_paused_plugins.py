@@ -1,0 +1,51 @@
+"""A device plugin that the GPU operator took away for its driver upgrade: not to be restarted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.builders import manifest
+from tests.forecasts.drain.vm_motion import cluster, node
+from virt_admit.forecasts.drain.starts.devices import unreported_devices
+
+_GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("labels", "told", "says"),
+    [
+        ({}, True, "the device plugin there no longer reports them"),
+        (
+            {"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"},
+            True,
+            "the GPU operator has taken the device plugin away there (nvidia.com/gpu.deploy.",
+        ),
+        (
+            {
+                "nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade",
+                "nvidia.com/gpu-driver-upgrade-state": "upgrade-failed",
+            },
+            False,  # what cordons the node says it
+            "the GPU operator has taken the device plugin away there (nvidia.com/gpu.deploy.",
+        ),
+    ],
+)
+def test_a_plugin_that_its_operator_took_away(labels: dict, told: bool, says: str) -> None:
+    gpu = node("a")
+    gpu.data["metadata"]["labels"] |= labels
+    gpu.data["status"]["allocatable"] |= {_GPU: "0"}
+    container = {"name": "c", "resources": {"requests": {_GPU: "1"}, "limits": {_GPU: "1"}}}
+    user = manifest(
+        "v1",
+        "Pod",
+        "train",
+        "ml",
+        spec={"nodeName": "a", "containers": [container]},
+        status={"phase": "Running"},
+    )
+    seen = cluster(gpu, user)
+    found = unreported_devices.of_node("a", seen)
+    assert says in unreported_devices.words("a", found, seen)
+    assert bool(unreported_devices.note("a", seen)) is told
+    remedy = unreported_devices.remedy("a", found, seen)
+    assert ("restart the device plugin" in remedy) is (not labels)

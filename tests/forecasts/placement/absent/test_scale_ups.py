@@ -1,0 +1,186 @@
+"""Nodes that the cluster-autoscaler does not add for the pod of a VM."""
+
+import pytest
+
+from tests.forecasts.drain.test_start_obstacles import stuck
+from tests.healthy.clusters import plain
+from tests.healthy.parts import ago, obj
+from tests.incidents.machines import event, find
+from tests.incidents.starts import starting
+
+BEGIN = "pod didn't trigger scale-up: "
+LABELS = "3 node(s) didn't match Pod's node affinity/selector"
+DEVICE = "1 max node group size reached, 1 Insufficient devices.kubevirt.io/kvm"
+
+
+def waiting(*said, age=60, change=lambda _: None):
+    """Return what keeps a VM without room from starting.
+
+    ``said``: reason, message and the seconds since then, of the autoscaler.
+    """
+    items = plain(memory="1Gi") + starting("web", "Scheduling")
+    pod = next(each for each in items if each["metadata"]["name"].startswith("virt-launcher-web"))
+    pod["metadata"]["creationTimestamp"] = ago(minutes=age)
+    change(items)
+    events = [
+        event(pod, reason, message, "cluster-autoscaler", late=late) | {"type": "Normal"}
+        for reason, message, late in said
+    ]
+    return stuck(items + events, "web")
+
+
+def refused(words, late=15):
+    return "NotTriggerScaleUp", f"{BEGIN}{words}", late
+
+
+def test_a_group_without_nodes_does_not_tell_the_devices_of_kubevirt():
+    found = waiting(refused(DEVICE))
+
+    assert found.reason.startswith("no node can take it: memory: ")
+    assert found.reason.endswith(
+        f". The cluster-autoscaler adds no node for it (NotTriggerScaleUp, 20x): {DEVICE}. It does "
+        "not start before that changes"
+    )
+    assert found.remedy.startswith(
+        "if a node group for VMs has no node, keep one in it by a minimum size of 1, because "
+    )
+    assert "k8s.io/cluster-autoscaler/node-template/resources/" in found.remedy
+    assert ", or raise the maximum of a node group for VMs" in found.remedy
+    assert "; or add a node or free that much on one: kubectl get configmap -A " in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("words", "way"),
+    [
+        ("1 node(s) didn't match Pod's node affinity/selector", "if a node group for VMs has no"),
+        (f"1 max node group size reached, {LABELS}", "raise the maximum of a node group for VMs"),
+        ("2 max node group size reached", "raise the maximum of a node group for VMs"),
+        ("max total nodes in cluster reached", "raise the maximum of the cluster that is reached"),
+        ("1 max cluster memory limit reached", "raise the maximum of the cluster that is reached"),
+        ("1 in backoff after failed scale-up", "see in the log of the cluster-autoscaler why"),
+        ("2 Insufficient memory", "add a node or free that much on one"),
+    ],
+)
+def test_the_way_is_that_of_its_words(words, way):
+    found = waiting(refused(words))
+
+    assert f"(NotTriggerScaleUp, 20x): {words}. " in found.reason
+    assert found.remedy.startswith(way)
+
+
+@pytest.mark.parametrize(
+    ("said", "age"),
+    [
+        ((), 60),
+        ([refused(DEVICE, 400), ("TriggeredScaleUp", "pod triggered scale-up: [...]", 60)], 60),
+        ([refused(DEVICE)], 3),
+        ([refused(DEVICE, 3_000)], 60),
+    ],
+    ids=["it says nothing", "it adds a node since", "the pod is young", "it said so long ago"],
+)
+def test_it_may_add_a_node(said, age):
+    found = waiting(*said, age=age)
+
+    assert found.reason.endswith("It starts by itself once there is room")
+    assert found.remedy == "add a node or free that much on one"
+
+
+def test_what_keeps_it_off_for_another_cause_is_told_as_well():
+    def change(items):
+        for name in ("w1", "w2", "w3"):
+            find(items, "Node", name)["spec"]["taints"] = [{"key": "own", "effect": "NoSchedule"}]
+
+    found = waiting(refused("1 Insufficient memory"), change=change)
+
+    assert "The cluster-autoscaler adds no node for it" in found.reason
+    assert "autoscaler" not in found.remedy
+
+
+TEXT = """Cluster-autoscaler status at 2026-03-17 15:10:00.120034567 +0000 UTC:
+Cluster-wide:
+  Health:      Healthy (ready=3 unready=0 registered=3 longUnregistered=0)
+  ScaleUp:     NoActivity (ready=3 registered=3)
+
+NodeGroups:
+  Name:        https://www.googleapis.com/compute/v1/projects/p/zones/z/instanceGroups/room
+  Health:      Healthy (ready=1 registered=1 cloudProviderTarget=1 (minSize=1, maxSize=3))
+  ScaleUp:     NoActivity (ready=1 cloudProviderTarget=1)
+
+  Name:        always
+  Health:      Healthy (ready=2 registered=2 cloudProviderTarget=2 (minSize=2, maxSize=2))
+  ScaleUp:     NoActivity (ready=2 cloudProviderTarget=2)
+
+  Name:        burst
+  Health:      Healthy (ready=0 registered=0 cloudProviderTarget=0 (minSize=0, maxSize=4))
+  ScaleUp:     NoActivity (ready=0 cloudProviderTarget=0)
+
+"""
+YAML = """time: 2026-03-17 15:10:00.120034567 +0000 UTC
+autoscalerStatus: Running
+clusterWide:
+  health:
+    status: Healthy
+nodeGroups:
+- name: room
+  health:
+    nodeCounts: {registered: {total: 1, ready: 1}, longUnregistered: 0}
+    cloudProviderTarget: 1
+    minSize: 1
+    maxSize: 3
+  scaleUp:
+    status: Backoff
+    backoffInfo:
+      errorCode: QUOTA_EXCEEDED
+      errorMessage: 'Instance ''room-1'' creation failed: Quota ''CPUS''
+        exceeded'
+    lastProbeTime: "2026-03-17T15:10:00Z"
+- health:
+    cloudProviderTarget: 2
+    minSize: 2
+    maxSize: 2
+  name: always
+-
+  name: "burst"
+  health:
+    cloudProviderTarget: 0
+    minSize: 0
+    maxSize: 4
+"""
+
+
+def knowing(status, words):
+    def change(items):
+        named = obj("ConfigMap", "v1", "cluster-autoscaler-status", "kube-system")
+        items.append(named | {"data": {"status": status}})
+
+    return waiting(refused(words), change=change)
+
+
+@pytest.mark.parametrize("status", [TEXT, YAML])
+def test_the_node_groups_of_its_status_have_names_and_sizes(status):
+    found = knowing(status, DEVICE)
+
+    assert f": {DEVICE} (node groups: always 2 of 2, burst 0 of 4, room 1 of 3). " in found.reason
+    assert found.remedy.startswith("set the minimum size of burst to 1, if for VMs, because ")
+    assert ", or raise the maximum of always, if for VMs; or add a node" in found.remedy
+    assert "kubectl" not in found.remedy
+
+
+def test_the_error_of_a_scale_up_is_told():
+    found = knowing(YAML, "1 in backoff after failed scale-up")
+
+    assert found.remedy.startswith(
+        "repair what failed the last scale-up (room: QUOTA_EXCEEDED: Instance 'room-1' creation "
+        "failed: Quota 'CPUS' exceeded)"
+    )
+
+
+@pytest.mark.parametrize(
+    "status", ["", "Initializing", "nodeGroups:\n- name: a\n", "nodeGroups: []"]
+)
+def test_a_status_without_sizes_names_no_group(status):
+    found = knowing(status, DEVICE)
+
+    assert "node groups:" not in found.reason
+    assert found.remedy.startswith("if a node group for VMs has no node, keep one in it")
+    assert "kubectl get configmap -A " in found.remedy

@@ -1,0 +1,160 @@
+"""A driver whose pods do not start on a node: none of its volumes gets there, and its cause is that
+of another pod of the same software.
+"""
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.forecasts.placement.components import node_drivers
+from virt_admit.forecasts.placement.starts import pod_starts
+from virt_admit.model.evidence import kernel_modules
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+NOW = "2026-11-26T12:00:00Z"
+LONG_AGO = "2026-11-26T11:00:00Z"
+DRIVER = "fast.disks.io"
+LATE = "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
+
+
+def node(name="a", kernel="5.14.0-503", system="Rocky Linux 9.5 (Blue Onyx)", cpu="amd64"):
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": LONG_AGO}
+    info = {"kernelVersion": kernel, "osImage": system, "architecture": cpu}
+    status = {"conditions": [ready], "nodeInfo": info}
+    return manifest("v1", "Node", name, status=status)
+
+
+def pod(daemon, *, on="a", namespace="disks", **status):
+    owner = {"kind": "DaemonSet", "name": daemon, "controller": True}
+    spec = {"nodeName": on, "containers": [{"name": "main"}]}
+    name = f"{daemon}-{on}"
+    metadata = {"ownerReferences": [owner]}
+    return manifest("v1", "Pod", name, namespace, spec=spec, status=status, metadata=metadata)
+
+
+def waiting(daemon="disks-csi-node", since=LONG_AGO, **fields):
+    unready = {"type": "Ready", "status": "False", "lastTransitionTime": since}
+    boxes = [{"name": "main", "ready": False, "state": {"waiting": {"reason": "PodInitializing"}}}]
+    status = {"phase": "Pending", "conditions": [unready], "containerStatuses": boxes}
+    return pod(daemon, **(status | fields))
+
+
+def crashing(daemon="disks-agent", said="no module for this kernel: disks.ko is missing", **fields):
+    ended = {"terminated": {"exitCode": 1, "message": said}}
+    state = {"waiting": {"reason": "CrashLoopBackOff"}}
+    box = {"name": "loader", "ready": False, "state": state, "lastState": ended}
+    return waiting(daemon, initContainerStatuses=[box], **fields)
+
+
+def running(daemon="disks-csi-node", **fields):
+    boxes = [{"name": "main", "ready": True, "state": {"running": {}}}]
+    ready = [{"type": "Ready", "status": "True"}]
+    return pod(daemon, phase="Running", conditions=ready, containerStatuses=boxes, **fields)
+
+
+def cluster(*objects):
+    drivers = {"drivers": [{"name": DRIVER}]}
+    known = [manifest("storage.k8s.io/v1", "CSINode", "a", spec=drivers), node()]
+    return Snapshot([*known, *objects], ["*"], time=NOW)
+
+
+def test_the_pod_that_tells_the_cause_is_named():
+    found = cluster(waiting(), crashing(), crashing("net", namespace="disks"))
+
+    assert node_drivers.lacking(found) == {"a": {DRIVER}}
+    reason = node_drivers.reasons(found)["a"][DRIVER]
+    assert reason.startswith(
+        f"CSI driver {DRIVER} is not registered on a (pod disks-csi-node-a is not ready for 60 min,"
+        " and pod disks-agent-a is not ready for 60 min: CrashLoopBackOff, init container loader"
+    )
+    assert "kubectl logs disks-agent-a -n disks -c loader" in node_drivers.remedy(
+        DRIVER, "a", found
+    )
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        waiting(since="2026-11-26T11:57:00Z"),
+        running(),
+        waiting(containerStatuses=[{"name": "main", "ready": False, "state": {"running": {}}}]),
+    ],
+    ids=["starts", "ready", "runs"],
+)
+def test_a_driver_that_runs_is_not_lacking(own):
+    assert node_drivers.lacking(cluster(own, crashing("net"))) == {}
+
+
+@pytest.mark.parametrize("twin", ["disks-csi-node-v", "disks-csi-node"], ids=["other", "surge"])
+def test_a_driver_of_which_another_pod_runs_is_not_lacking(twin):
+    second = running(twin)
+    second.data["metadata"]["name"] = f"z-{twin}"
+    found = cluster(waiting(), second)
+    assert node_drivers.lacking(found) == {}
+    assert node_drivers.because(DRIVER, "a", found) == ""
+
+
+@pytest.mark.parametrize("other", [crashing("net"), crashing(namespace="other")])
+def test_pods_of_other_software_are_not_the_cause(other):
+    found = cluster(waiting(), other)
+    assert node_drivers.agent(DRIVER, "a", found).pod.name == "disks-csi-node-a"
+
+
+def starting(*pods):
+    """Return why a pod does not start whose volume the driver does not attach in time."""
+    claim = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    launcher = manifest("v1", "Pod", "vm", "shop", spec={"nodeName": "a", "volumes": claim})
+    csi = {"csi": {"driver": DRIVER}}
+    spec = {"attacher": DRIVER, "nodeName": "a", "source": {"persistentVolumeName": "pv"}}
+    error = {"attached": False, "attachError": {"message": LATE, "time": NOW}}
+    objects = (
+        launcher,
+        manifest("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"}),
+        manifest("v1", "PersistentVolume", "pv", spec=csi),
+        manifest("storage.k8s.io/v1", "VolumeAttachment", "x", spec=spec, status=error),
+    )
+    return pod_starts.fault(launcher, cluster(*objects, *pods))
+
+
+def test_a_volume_that_is_not_attached_where_the_pods_of_its_driver_are_broken():
+    fault = starting(waiting(), crashing())
+    assert fault.of_node
+    assert fault.words.startswith("volume pv of claim data cannot be attached: rpc error: code = D")
+    assert f", and CSI driver {DRIVER} is not registered on a (pod disks-csi-node" in fault.words
+    assert fault.brief.startswith(f"{DRIVER} attaches no volume on a: pod disks-agent-a is not")
+    assert "kubectl logs disks-agent-a" in fault.remedy
+
+
+@pytest.mark.parametrize("pods", [(running(),), (waiting(since=NOW),), (running(), crashing())])
+def test_a_driver_whose_pods_work_is_not_the_cause(pods):
+    fault = starting(*pods)
+    assert not fault.of_node
+    assert f", and CSI driver {DRIVER}" not in fault.words
+
+
+def loaded(on):
+    return running("disks-agent", on=on, initContainerStatuses=[{"name": "loader", "ready": True}])
+
+
+def kernels(*objects, said="modprobe: module disks not found"):
+    return kernel_modules.of_end(crashing(), "loader", said, Snapshot(list(objects), ["*"]))
+
+
+def test_a_module_that_lacks_for_one_kernel():
+    older = node("b", "5.14.0-427", "Rocky Linux 9.4 (Blue Onyx)")
+    found = kernels(node(), older, loaded("b"))
+    assert found.words == "a runs kernel 5.14.0-503, while loader works with 5.14.0-427 on b"
+    assert "or boot it with 5.14.0-427; until then boot no other node with 5.14.0-5" in found.remedy
+
+
+def test_a_kernel_is_not_the_cause():
+    assert kernels(node(), node("b"), loaded("b")) is None
+    assert kernels(node(), node("b", "5.14.0-427")) is None
+    other = (node(), node("b", "5.14.0-427"), loaded("b"))
+    assert kernels(*other, said="connection refused") is None
+
+
+@pytest.mark.parametrize(
+    "fields", [{"system": "Ubuntu 22.04.5 LTS"}, {"cpu": "arm64"}, {"system": ""}]
+)
+def test_a_kernel_of_another_system_is_not_compared(fields):
+    assert kernels(node(**fields), node("b", "5.14.0-427"), loaded("b")) is None

@@ -1,0 +1,94 @@
+"""Blocks of addresses of Calico: those of nodes that are gone are named, and no others."""
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.model.evidence import full_ranges
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.messages import command_of
+
+SAID = (
+    'plugin type="calico" failed (add): failed to request IPv4 addresses: Assigned 0 out of 1 '
+    "requested IPv4 addresses; No more free affine blocks and strict affinity enabled"
+)
+CRD = "crd.projectcalico.org/v1"
+LISTED = "kubectl get pods -A -l k8s-app=calico-kube-controllers"
+NODES = [manifest("v1", "Node", name) for name in ("n1", "n2")]
+POOL = manifest(CRD, "IPPool", "pods", spec={"cidr": "10.1.0.0/25"})
+
+
+def affinity(node, cidr, **spec):
+    return manifest(
+        CRD, "BlockAffinity", f"{node}-{cidr[-5]}", spec={"node": node, "cidr": cidr, **spec}
+    )
+
+
+def block(cidr, *holders):
+    attributes = [{"secondary": {"node": each}} for each in holders]
+    return manifest(CRD, "IPAMBlock", f"b{cidr[-5]}", spec={"cidr": cidr, "attributes": attributes})
+
+
+FIRST, SECOND = "10.1.0.0/26", "10.1.0.64/26"
+
+
+def found(*objects, complete=("*",), said=SAID):
+    return full_ranges.of(said, "n2", Snapshot([POOL, *NODES, *objects], complete))
+
+
+def controllers(ready):
+    metadata = {"labels": {"k8s-app": "calico-kube-controllers"}}
+    status = {"conditions": [{"type": "Ready", "status": ready}]}
+    return manifest("v1", "Pod", "c-1", "kube-system", metadata=metadata, status=status)
+
+
+def test_a_node_that_is_gone_has_a_block():
+    full = found(affinity("n1", FIRST), affinity("old", SECOND))
+    assert full.what == (
+        "Calico has no free block of addresses for n2: all 2 blocks of IPPool pods (10.1.0.0/25) "
+        "are taken, 1 of them by nodes that do not exist (old)"
+    )
+    assert full.of_node
+    assert full.remedy.startswith("deploy calico-kube-controllers, which then releases")
+    assert "IPAMBlock" not in full.remedy
+    assert command_of(full.remedy) == LISTED
+
+
+@pytest.mark.parametrize(
+    ("ready", "words", "command"),
+    [
+        ("True", "see why calico-kube-controllers does not", "kubectl logs c-1 -n kube-system"),
+        ("False", "repair calico-kube-controllers", "kubectl describe pod c-1 -n kube-system"),
+    ],
+)
+def test_the_controller_that_releases_it(ready, words, command):
+    full = found(affinity("old", SECOND), controllers(ready))
+    assert full.remedy.startswith(words)
+    assert command_of(full.remedy) == command
+
+
+@pytest.mark.parametrize(("holders", "offered"), [((), True), (("old",), True), (("n1",), False)])
+def test_a_block_whose_address_a_pod_of_another_node_has_is_not_deleted(holders, offered):
+    full = found(affinity("old", SECOND), block(SECOND, *holders))
+    assert ("delete IPAMBlock" in full.remedy) is offered
+
+
+@pytest.mark.parametrize(
+    ("affinities", "complete"),
+    [
+        ([affinity("n1", FIRST), affinity("n2", SECOND)], ["*"]),
+        ([affinity("load-balancer", SECOND, type="virtual")], ["*"]),
+        ([affinity("old", SECOND, deleted="true")], ["*"]),
+        ([affinity("old", SECOND)], []),
+        ([affinity("old", "10.2.0.0/26")], ["*"]),
+    ],
+    ids=["nodes exist", "no node", "released", "nodes are not known", "another pool"],
+)
+def test_no_node_is_gone(affinities, complete):
+    full = found(*affinities, complete=complete)
+    assert "do not exist" not in full.what
+    assert full.remedy.startswith("add an IP pool")
+
+
+def test_no_pool_is_known():
+    full = full_ranges.of(SAID, "n2", Snapshot(NODES, ["*"]))
+    assert full.what == "Calico has no free block of addresses for n2"

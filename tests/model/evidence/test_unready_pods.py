@@ -1,0 +1,102 @@
+"""Which pod of a Deployment is not ready, and what it demands that no node has."""
+
+import pytest
+
+from tests.builders import manifest, warning
+from virt_admit.model.evidence import lost_pins, unready_pods
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+
+NOW = "2026-11-26T12:00:00Z"
+HOST = "kubernetes.io/hostname"
+
+
+def owned(kind, name):
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+    return {"ownerReferences": [owner], "creationTimestamp": "2026-11-26T10:00:00Z"}
+
+
+def node(name, **labels):
+    meta = {"name": name, "labels": {HOST: name, **labels}}
+    return Object({"apiVersion": "v1", "kind": "Node", "metadata": meta})
+
+
+def pod(ready="False", **spec):
+    found = manifest("v1", "Pod", "db-1", "shop", spec=spec)
+    found.data["metadata"] |= owned("ReplicaSet", "db")
+    found.data["status"] = {"phase": "Pending", "conditions": [{"type": "Ready", "status": ready}]}
+    return found
+
+
+def said(own, *others):
+    deployment = manifest("apps/v1", "Deployment", "db", "shop", spec={"replicas": 1})
+    made = manifest("apps/v1", "ReplicaSet", "db", "shop")
+    made.data["metadata"] |= owned("Deployment", "db")
+    items = [deployment, made, own, *others]
+    return unready_pods.words(deployment, Snapshot(items, ["*"], time=NOW))
+
+
+def failed(reason, message):
+    return warning(pod(), reason, message, NOW)
+
+
+def test_the_pod_that_is_not_ready_is_named_with_its_event():
+    words = said(pod(nodeName="a"), failed("FailedMount", "mount failed"), node("a"))
+
+    assert words == "0 of 1 ready, pod db-1, made 2 h ago, reports FailedMount: mount failed"
+
+
+def test_a_pod_that_is_ready_is_not_named():
+    assert said(pod("True", nodeName="a"), node("a")) == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"nodeSelector": {HOST: "gone"}}, f"is pinned to node gone (nodeSelector {HOST})"),
+        ({"nodeSelector": {"role": "db"}}, "demands label role=db (nodeSelector)"),
+        ({"nodeSelector": {HOST: "a"}}, ""),
+        ({"nodeSelector": {"zone": "z"}}, ""),
+        ({}, ""),
+        ({"nodeSelector": {HOST: "gone"}, "nodeName": "a"}, ""),
+    ],
+)
+def test_what_a_pod_demands_that_no_node_has(spec, words):
+    found = lost_pins.of_pod(pod(**spec), Snapshot([node("a", zone="z")], ["*"]))
+
+    assert (found.words if found else "").startswith(words)
+    assert bool(found) is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "words"),
+    [
+        (HOST, ["x", "y"], f"is pinned to nodes x, y (node affinity {HOST}), none of which exists"),
+        ("role", ["db"], "demands role=db (node affinity), which no node has"),
+        (HOST, ["x", "a"], ""),
+    ],
+)
+def test_the_affinity_of_a_pod_that_no_node_has(key, values, words):
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    own = pod(affinity={"nodeAffinity": required})
+    found = lost_pins.of_pod(own, Snapshot([node("a")], ["*"]))
+
+    assert (found.words if found else "") == words
+    assert lost_pins.of_pod(own, Snapshot([node("a")], [])) is None  # other nodes may exist
+
+
+@pytest.mark.parametrize(
+    ("label", "has"), [("a.example.com", f"has {HOST}=a.example.com"), ("", "lacks")]
+)
+def test_the_node_exists_with_another_hostname(label, has):
+    known = node("a", **{HOST: label})
+    own = pod(nodeSelector={HOST: "a"})
+    cluster = Snapshot([node("b"), known, own], ["*"])
+    found = lost_pins.of_pod(own, cluster)
+
+    assert found is not None
+    assert found.gone is False
+    assert f"is pinned to {HOST}=a (nodeSelector), but node a {has}" in found.words
+    remedy = lost_pins.remedy(own, found, cluster)
+    assert remedy.endswith(f"kubectl label node a {HOST}=a --overwrite")

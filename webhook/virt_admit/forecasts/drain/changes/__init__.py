@@ -1,0 +1,1 @@
+"""Changes of VMs that run: what brings them to the guest."""

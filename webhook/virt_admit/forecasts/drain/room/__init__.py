@@ -1,0 +1,1 @@
+"""Whether all VMs of a node find room elsewhere at the same time, in words."""

@@ -1,0 +1,174 @@
+"""Nodes that the cluster-autoscaler does not add for a pod, in its own words.
+
+It says so of each pod every few minutes, by an event of type Normal. Of a node group without
+nodes it knows CPU, memory and the usual GPUs of the machine; virt-handler adds its devices and
+labels later, so the pod of a VM never fits there. AWS and Azure have tags for them. The annotations
+of Cluster API name one device at most (gpu-type), fewer than a VM asks for. A node of the group
+tells all of it. Groups that are at their maximum are not examined. Its status ConfigMap, a text
+before 1.30 and YAML since, names the groups in the same words. Sources:
+kubernetes/autoscaler:cluster-autoscaler/processors/status/eventing_scale_up_processor.go,
+:clusterstate/api/types.go, :cloudprovider/clusterapi/clusterapi_unstructured.go#InstanceCapacity,
+:cloudprovider/aws/README.md, :cloudprovider/azure/README.md; issue kubevirt/kubevirt#12210.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from virt_admit.model.commands import shell
+from virt_admit.model.kubernetes import clock, events, kinds
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find_named
+from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.problems import Problem
+
+READS: Final[Reads] = {POD: ("metadata.creationTimestamp",)}
+_NOT: Final = "NotTriggerScaleUp"
+_PATIENCE: Final = timedelta(minutes=5)
+"""The age of a pod before which the autoscaler may still find a node group, or count nodes."""
+_RECENT: Final = timedelta(minutes=20)
+"""It repeats the event all the time, but some are dropped."""
+_LONGEST: Final = 160
+_TAG: Final = "k8s.io/cluster-autoscaler/node-template/"
+_STATUS: Final = "cluster-autoscaler-status"
+_CONFIG_MAP: Final = kinds.guess("v1", "ConfigMap")
+"""A snapshot may hold it. It is not read from a live cluster,
+where it would need a right to read ConfigMaps.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeGroup:
+    """A node group with its size, and why its last scale-up failed."""
+
+    name: str
+    size: int
+    most: int
+    failure: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.size} of {self.most}"
+
+
+def _of_a_node(groups: Sequence[_NodeGroup]) -> str:
+    empty = names(each.name for each in groups if each.size == 0 < each.most)
+    keep = "if a node group for VMs has no node, keep one in it by a minimum size of 1"
+    if empty:
+        keep = f"set the minimum size of {empty} to 1, if for VMs"
+    return (
+        f"{keep}, because the cluster-autoscaler does not know the devices and labels that "
+        "KubeVirt adds to a node before there is one (on AWS, tags of the group tell it: "
+        f"{_TAG}resources/ and {_TAG}label/ with their names)"
+    )
+
+
+def _raise(groups: Sequence[_NodeGroup]) -> str:
+    full = names(each.name for each in groups if each.size >= each.most)
+    if full:
+        return f"raise the maximum of {full}, if for VMs"
+    return "raise the maximum of a node group for VMs that is reached"
+
+
+def _of_cluster(_groups: Sequence[_NodeGroup]) -> str:
+    return "raise the maximum of the cluster that is reached"
+
+
+def _see(groups: Sequence[_NodeGroup]) -> str:
+    failed = names((f"{each.name}: {each.failure}" for each in groups if each.failure), _LONGEST)
+    if failed:
+        return f"repair what failed the last scale-up ({failed})"
+    return "see in the log of the cluster-autoscaler why its last scale-up failed"
+
+
+_WAYS: Final = (
+    (re.compile(r"\bInsufficient [\w.-]{1,253}/"), _of_a_node),
+    (re.compile(r"\bmax node group size\b"), _raise),
+    (re.compile(r"\bmax (?:total nodes|cluster \w{1,40})\b"), _of_cluster),
+    (re.compile(r"\bin backoff after failed scale-up"), _see),
+    (re.compile(r"\bdidn't match Pod's node affinity"), _of_a_node),
+)
+"""What lets the autoscaler add a node, by its words. The labels come last: groups that are not for
+VMs lack them, too.
+"""
+
+
+def refused(pod: Object | None, cluster: Cluster) -> Problem | None:
+    """Return that the cluster-autoscaler adds no node for a pod, and what lets it, with a command
+    that shows its node groups; None: it does, or nothing says so.
+    """
+    age = clock.age(pod, cluster) if pod is not None else None
+    if pod is None or age is None or age < _PATIENCE:
+        return None
+    newest = entry(cluster, _newest, (pod.namespace, pod.name))
+    since = clock.elapsed(events.time_of(newest), cluster) if newest is not None else None
+    if newest is None or newest["reason"].text != _NOT or since is None or since > _RECENT:
+        return None
+    words = cut_middle(events.message(newest).partition(": ")[2], _LONGEST)
+    times = f"{_NOT}, {newest['count'].integer or 1}x"
+    reason = f"the cluster-autoscaler adds no node for it ({times})"
+    groups = cluster.cached(_groups)
+    said_of = f" (node groups: {names(map(str, groups), _LONGEST)})" if groups else ""
+    remedy = ", or ".join(dict.fromkeys(way(groups) for has, way in _WAYS if has.search(words)))
+    reason = f"{reason}: {words}" if words else reason
+    return Problem(f"{reason}{said_of}", remedy, command="" if groups else _SHOWN)
+
+
+_SHOWN: Final = shell(
+    *("kubectl", "get", "configmap", "-A", "--field-selector"),
+    *(f"metadata.name={_STATUS}", "-o", "yaml"),
+)
+"""The node groups with their sizes and limits."""
+
+
+def _newest(cluster: Cluster) -> Mapping[tuple[str, str], Object]:
+    """Return the last event of the autoscaler about each pod, by namespace and name."""
+    said = [
+        *events.known(POD.kind, "NotTriggerScaleUp", cluster),
+        *events.known(POD.kind, "TriggeredScaleUp", cluster),
+    ]
+    of = ((each["involvedObject"], each) for each in sorted(said, key=_time))
+    return {(pod["namespace"].text or "", pod["name"].text or ""): each for pod, each in of}
+
+
+@cached
+def _groups(cluster: Cluster) -> tuple[_NodeGroup, ...]:
+    """Return the node groups of which the autoscaler tells sizes and limits, those that may be the
+    cause first.
+    """
+    found = find_named(cluster, _CONFIG_MAP, _STATUS)
+    text = found.at("data", "status").text or "" if found is not None else ""
+    parts = _ITEM.split(_SECTION.split(text, maxsplit=1)[-1]) if _SECTION.search(text) else ()
+    found_groups = (group for part in parts if (group := _group(part)) is not None)
+    return tuple(sorted(found_groups, key=lambda each: 0 < each.size < each.most))
+
+
+def _group(part: str) -> _NodeGroup | None:
+    name = _NAME.search(part)
+    size, most = (re.search(rf"\b{key}[=:] *(\d{{1,9}})", part) for key in _SIZES)
+    if name is None or size is None or most is None:
+        return None
+    said = (re.search(rf"\b{key}: *(.+?)(?=\n *\w+:\s|\Z)", part, re.DOTALL) for key in _ERRORS)
+    failure = ": ".join(" ".join(each[1].split()).strip("\"'") for each in said if each).replace(
+        "''", "'"
+    )
+    url = name[1].startswith("http")  # of Google
+    own = name[1].rpartition("/")[2] if url else name[1]
+    return _NodeGroup(own, int(size[1]), int(most[1]), cut_middle(failure, _LONGEST))
+
+
+_SECTION: Final = re.compile(r"^nodeGroups: *$", re.MULTILINE | re.IGNORECASE)
+_ITEM: Final = re.compile(r"^ *(?:-\s|(?=Name:))", re.MULTILINE)
+_NAME: Final = re.compile(r"^ *name: *[\"']?([^\s\"']{1,253})", re.MULTILINE | re.IGNORECASE)
+_SIZES: Final = ("cloudProviderTarget", "maxSize")
+_ERRORS: Final = ("errorCode", "errorMessage")
+
+
+def _time(event: Object) -> datetime:
+    return events.time_of(event) or datetime.min.replace(tzinfo=UTC)

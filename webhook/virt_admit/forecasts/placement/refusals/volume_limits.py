@@ -1,0 +1,86 @@
+"""Nodes to which no more volumes of a CSI driver may be attached, and who holds them.
+
+Source: kubernetes/kubernetes:pkg/scheduler/framework/plugins/nodevolumelimits/csi.go; the limit is
+``allocatable.count`` of the driver in the CSINode, which the driver reports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.model.commands import pods_on, typed
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.lookups import find, grouped, maker_of
+from virt_admit.model.messages import count, names
+from virt_admit.model.problems import Problem
+from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.volumes import Volumes
+
+_CAUSE: Final = re.compile(r"volumes of (\S+): (\d+) of (\d+) in use, needs (\d+)")
+
+
+def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+    """Return who holds the volumes of nodes that refuse a pod for their number alone, after a
+    colon, and what helps; None: no node does, or nothing there holds them.
+    """
+    full = {name: found for name, why in refusals.items() if (found := _CAUSE.fullmatch(why))}
+    held = {
+        name: entry(cluster, _most, (name, found[1])) or ("", 0)
+        for name, found in sorted(full.items())
+    }
+    if not all(number for _, number in held.values()) or len(full) < len(refusals):
+        return None
+    owners = grouped(held.items(), lambda each: each[1][0])
+    said = [
+        f"{who} holds {names(f'{number} on {name}' for name, (_, number) in there)}"
+        for who, there in owners.items()
+    ]
+    name, found = min(full.items(), key=lambda each: (_over(each[1]), each[0]))
+    amount = count(_over(found), "volume")
+    way = f"take {amount} of {found[1]} away from {name} (move or stop pods that hold them)"
+    further = "or add a node, or raise the limit of the driver, if the machines take more"
+    return Problem(f": {names(said)}", typed(way, pods_on(name), further))
+
+
+def _over(found: re.Match[str]) -> int:
+    used, limit, needed = map(int, found.groups()[1:])
+    return used + needed - limit
+
+
+def _most(cluster: Cluster) -> Mapping[tuple[str, str], tuple[str, int]]:
+    """Return who holds the most volumes on each node of each driver, and how many. Each VM without
+    a place asks for all full nodes.
+    """
+    scheduler = candidates.scheduler(cluster)
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for node, pods in scheduler.state.pods.items():
+        for pod in pods:
+            drivers = list(_drivers(pod, scheduler.volumes))
+            who = _holder(pod, cluster) if drivers else ""
+            for driver in drivers:
+                found.setdefault((node, driver), Counter())[who] += 1
+    return {
+        key: min(held.items(), key=lambda each: (-each[1], each[0])) for key, held in found.items()
+    }
+
+
+def _drivers(pod: Pod, volumes: Volumes) -> Iterator[str]:
+    """Yield the driver of each claim of a pod, as far as they are known."""
+    for claim in pod.claims:
+        with contextlib.suppress(Unseen):
+            if driver := volumes.claim(pod.namespace, claim).driver:
+                yield driver
+
+
+def _holder(pod: Pod, cluster: Cluster) -> str:
+    found = find(cluster, POD, pod.namespace, pod.name)
+    owner = maker_of(found, cluster) if found is not None else None
+    if owner is None:
+        return f"pod {pod.full_name}"
+    return f"{owner['kind'].text} {pod.namespace}/{owner['name'].text}"

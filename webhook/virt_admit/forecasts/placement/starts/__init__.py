@@ -1,0 +1,1 @@
+"""Why a pod that has a node does not start."""

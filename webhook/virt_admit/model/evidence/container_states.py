@@ -1,0 +1,91 @@
+"""What the containers of a pod report as wrong.
+
+Source: kubernetes/api:core/v1/types.go#ContainerState.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.messages import count
+
+FIELDS: Final = tuple(f"status.{kind}" for kind in CONTAINERS)
+RECENT: Final = timedelta(hours=2)
+"""An end, or an event, that is longer ago says nothing of now. The API server keeps an event for an
+hour (``--event-ttl``); a saved one may be a little older."""
+_BOOTED: Final = ("Unknown", 255)
+"""How a container ended whose node was booted (kubernetes/kubernetes:pkg/kubelet/kubelet_pods.go
+#convertToAPIContainerStatuses: ContainerStatusUnknown, and cri-o and containerd for those lost)."""
+_WAITS: Final = frozenset(("ContainerCreating", "PodInitializing"))
+"""Reasons of containers that start as usual."""
+_ENDED: Final = (("lastState", "terminated"), ("state", "terminated"))
+
+
+class ContainerReport(NamedTuple):
+    """Why a container does not run, or why it ended last."""
+
+    container: str
+    words: str
+    time: datetime | None
+    """When it ended last; None: it has not, or that is not known."""
+    restarts: int
+    booted: bool
+    """Whether it ended as its node was booted."""
+
+
+def reports(pod: Object, cluster: Cluster) -> Iterator[ContainerReport]:
+    """Yield why the containers of a pod do not run, or why they ended last,
+    unless that is long ago.
+    """
+    now = clock.now(cluster)
+    for kind in CONTAINERS:
+        for status in pod.at("status", kind).items():
+            name, waiting = status["name"].text or "?", status.at("state", "waiting")
+            ended = next(
+                (each for each in _ENDED if status.at(*each, "exitCode").integer), _ENDED[0]
+            )
+            last = _ended(status.at(*ended))
+            time = clock.instant(status.at(*ended, "finishedAt").text)
+            reason = waiting["reason"].text or ""
+            again = reason == "CrashLoopBackOff"  # whose message says only for how long it waits
+            said = "" if again else waiting["message"].text
+            held = with_reason(reason, said) if reason not in _WAITS else ""
+            restarts = status["restartCount"].integer or 0
+            old = time is not None and now is not None and now - time > RECENT
+            if held or (last and restarts and not old):
+                times = f", {count(restarts, 'restart')}" if restarts else ""
+                words = "; it ended last with ".join(filter(None, (held, last)))
+                code = status.at(*ended, "exitCode").integer
+                booted = (status.at(*ended, "reason").text, code) == _BOOTED
+                yield ContainerReport(name, f"{words}{times}", time, restarts, booted)
+
+
+def _ended(ended: Field) -> str:
+    code = ended["exitCode"].integer
+    reason = ended["reason"].text or ""
+    if not code and reason in ("", "Completed"):
+        return ""
+    return with_reason(
+        f"{reason or 'an error'}{f' (exit code {code})' if code else ''}", ended["message"].text
+    )
+
+
+def with_reason(reason: str, message: str | None) -> str:
+    """Return a reason with its message, in which it may stand already."""
+    said = " ".join((message or "").split())
+    return said if reason and reason in said else ": ".join(filter(None, (reason, said)))
+
+
+def terminations(pod: Object) -> Iterator[tuple[str, Field]]:
+    """Yield how containers of a pod ended, the present state of each before the last one,
+    with the container's name.
+    """
+    for status in pod.at("status", "containerStatuses").items():
+        for state in ("state", "lastState"):
+            yield status["name"].text or "?", status.at(state, "terminated")
