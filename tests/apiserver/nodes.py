@@ -70,10 +70,7 @@ class Container:
         }
         arguments = [*container["args"], "--kubeconfig", str(kubeconfig)]
         if self.serves:
-            arguments += [
-                f"--bind=127.0.0.1:{self.port}",
-                f"--ops-bind=127.0.0.1:{self.ops_port}",
-            ]
+            arguments += [f"--bind=127.0.0.1:{self.port}", f"--ops-bind=127.0.0.1:{self.ops_port}"]
             # the default where a kubelet runs the pod
             arguments += ["--certs-secret", "virt-admit/virt-admit-certs"]
         with self.log.open("ab") as output:

@@ -8,9 +8,7 @@ from datetime import datetime, timedelta
 from tests.certs.world import DAILY, HOUR, NAMES, SECOND, START
 from virt_admit_certs.certificates import new_serving
 from virt_admit_certs.plan import Observation, plan, upcoming
-from virt_admit_certs.schedule import (
-    RotationSettings,
-)
+from virt_admit_certs.schedule import RotationSettings
 from virt_admit_certs.state import CertificateState, parse, render
 from virt_admit_certs.steps import perform
 

@@ -9,12 +9,7 @@ from cryptography import x509
 
 from tests.certs.world import DAY, NAMES, START
 from tests.for_each import for_each
-from virt_admit_certs.certificates import (
-    Pair,
-    new_cross,
-    new_serving,
-    new_signer,
-)
+from virt_admit_certs.certificates import Pair, new_cross, new_serving, new_signer
 from virt_admit_certs.names import canonical_name, good_for, name_constraints_of, names_of, permits
 
 LIFE = timedelta(days=30)

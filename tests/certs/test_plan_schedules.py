@@ -25,10 +25,7 @@ from tests.certs.plan_states import (
 from tests.certs.world import DAILY, DAY, HOUR, NAMES, SECOND, START
 from virt_admit_certs.certificates import new_serving
 from virt_admit_certs.plan import plan, renew_at
-from virt_admit_certs.schedule import (
-    RotationSettings,
-    parse_settings,
-)
+from virt_admit_certs.schedule import RotationSettings, parse_settings
 from virt_admit_certs.state import CertificateState
 
 

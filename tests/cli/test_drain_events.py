@@ -78,11 +78,7 @@ def test_a_warning_about_a_vm_without_a_target_pod(ask):
 
 @pytest.mark.parametrize(
     ("objects", "options", "most"),
-    [
-        ((vmi(), launcher()), {}, 0),
-        (MOVING, {"may": False}, 1),
-        (MOVING, {"words": ("--all",)}, 0),
-    ],
+    [((vmi(), launcher()), {}, 0), (MOVING, {"may": False}, 1), (MOVING, {"words": ("--all",)}, 0)],
     ids=["at rest", "no right", "every node"],
 )
 def test_without_events_the_answer_is_that_of_the_objects(ask, objects, options, most):

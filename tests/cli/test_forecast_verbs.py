@@ -129,10 +129,7 @@ def test_health_checks_on_standard_input_over_a_live_cluster(live):
     assert code == 0
     assert [
         (each["selected"]["names"], each["selected"]["complete"]) for each in json.loads(out)
-    ] == [
-        (["n0"], True),
-        (["m0"], True),
-    ]
+    ] == [(["n0"], True), (["m0"], True)]
 
 
 def test_a_file_alone_shows_what_it_holds(tmp_path):

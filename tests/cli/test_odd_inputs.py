@@ -100,10 +100,7 @@ def test_the_verbs_exit_with_2_for_a_cluster_without_nodes(tmp_path):
 
 @pytest.mark.parametrize("labels", [{"zone": {"a": "b"}}, {"zone": ["a"]}, {"zone": 5}, ["zone"]])
 def test_node_labels_that_are_not_text_do_not_crash_placement(labels):
-    term = {
-        "labelSelector": {"matchLabels": {"app": "db"}},
-        "topologyKey": "zone",
-    }
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
     nodes = [

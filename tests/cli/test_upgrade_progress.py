@@ -278,7 +278,7 @@ def test_the_times_of_a_machine_config_node_win():
         "b",
         status={
             "conditions": [
-                {"type": "Drained", "status": "True", "lastTransitionTime": "2027-03-01T11:55:00Z"},
+                {"type": "Drained", "status": "True", "lastTransitionTime": "2027-03-01T11:55:00Z"}
             ]
         },
     )

@@ -67,13 +67,7 @@ def test_a_finding_denies():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"),
-    [
-        (4, 4, ["warn"]),
-        (4, 5, ["deny"]),
-        (2, 4, ["deny"]),
-        (4, 2, []),
-    ],
+    ("old", "new", "expected"), [(4, 4, ["warn"]), (4, 5, ["deny"]), (2, 4, ["deny"]), (4, 2, [])]
 )
 def test_an_old_denial_becomes_a_warning_unless_its_value_changed(old, new, expected):
     after = vm(new)

@@ -31,10 +31,7 @@ def test_a_rule_that_breaks_after_a_denial_does_not_deny():
     assert {
         verdict.rule.id: str(verdict.action)
         for verdict in ask(vm(4), rules=[broken, other]).verdicts
-    } == {
-        "broken": "warn",
-        "too-big": "deny",
-    }
+    } == {"broken": "warn", "too-big": "deny"}
 
 
 def test_a_rule_that_breaks_on_the_old_object_does_not_deny():

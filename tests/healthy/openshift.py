@@ -397,9 +397,4 @@ def single_node() -> Healthy:
 
 
 def openshifts() -> list[Healthy]:
-    return [
-        with_odf(),
-        with_node_health_check(),
-        hosted(),
-        single_node(),
-    ]
+    return [with_odf(), with_node_health_check(), hosted(), single_node()]

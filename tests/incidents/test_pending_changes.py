@@ -19,10 +19,7 @@ def plugged(methods=(), *, migrates=True, kind="HotVCPUChange", status="True"):
     vmi = find(items, "VirtualMachineInstance", "etl")
     vmi["spec"]["domain"]["cpu"] = {"sockets": 4}
     vmi["spec"]["domain"]["memory"] = {"guest": "8Gi"}
-    vmi["status"] |= {
-        "currentCPUTopology": {"sockets": 2},
-        "memory": {"guestCurrent": "4Gi"},
-    }
+    vmi["status"] |= {"currentCPUTopology": {"sockets": 2}, "memory": {"guestCurrent": "4Gi"}}
     if not migrates:
         condition = next(
             each for each in vmi["status"]["conditions"] if each["type"] == "LiveMigratable"

@@ -177,10 +177,7 @@ def guards(component: str, on: tuple[str, ...], healthy: int) -> list[Object]:
 
 def two_masters_at_once() -> Incident:
     items = masters("m0", "m1") + cluster() + guards("kube-apiserver", ("m0", "m2"), 2)
-    says = (
-        "m1 is cordoned and without its guard",
-        "Finish the maintenance of m1 first",
-    )
+    says = ("m1 is cordoned and without its guard", "Finish the maintenance of m1 first")
     source = "https://github.com/openshift/machine-api-operator/pull/1066"
     return Incident(source, items, "drain m0", 1, says, ("is not Ready",))
 

@@ -44,14 +44,14 @@ def fencing_that_failed() -> Incident:
             "ipmi",
             space,
             spec={"template": {"spec": spec}},
-        ),
+        )
     )
     words = said(
         "Succeeded", "False", "FenceAgentFailed", "Fence agent command has failed", hours=4
     )
     kind = "FenceAgentsRemediation"
     items.append(
-        obj(kind, template["apiVersion"], "n1", space, spec=spec, status={"conditions": [words]}),
+        obj(kind, template["apiVersion"], "n1", space, spec=spec, status={"conditions": [words]})
     )
     begun = {
         "resource": {"kind": kind, "name": "n1", "namespace": space},

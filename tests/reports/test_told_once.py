@@ -193,7 +193,7 @@ def test_the_rule_about_the_cause_is_kept_with_its_remedy():
         command=see,
     )
     assert told(drain, left) == [
-        ("vmi-source-pod-left", "VirtualMachineInstance/shop/db", "Node/s1 [node-drain-held]"),
+        ("vmi-source-pod-left", "VirtualMachineInstance/shop/db", "Node/s1 [node-drain-held]")
     ]
 
 
@@ -257,7 +257,7 @@ def test_a_vm_and_its_vmi():
             "vm-single-candidate-node",
             "VirtualMachine/shop/db",
             "VirtualMachineInstance/shop/db [vm-single-candidate-node]",
-        ),
+        )
     ]
     differs = vmi._replace(message="only node w2 can run this VM.")
     assert len(told(vm, differs)) == 2

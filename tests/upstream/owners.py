@@ -76,10 +76,7 @@ def replaced(seed: int) -> dict[str, Any]:
 
 
 def _disturb(
-    machines: list[losses.Manifest],
-    control: losses.Manifest,
-    lost: list[str],
-    rng: random.Random,
+    machines: list[losses.Manifest], control: losses.Manifest, lost: list[str], rng: random.Random
 ) -> None:
     """Let one Machine of the control plane be new, be deleted, or replace another one."""
     own = machines[rng.randrange(control["spec"]["replicas"])]
@@ -176,10 +173,7 @@ def _machine_set(rng: random.Random, replicas: int) -> Iterator[losses.Manifest]
             "labels": _NAMES | {"cluster.x-k8s.io/deployment-name": "workers"},
             "ownerReferences": [_owner(_CORE, "MachineDeployment", "workers", "md")],
         },
-        spec={
-            **shared,
-            "template": {"metadata": dict(template["metadata"]), "spec": dict(inner)},
-        },
+        spec={**shared, "template": {"metadata": dict(template["metadata"]), "spec": dict(inner)}},
     )
 
 

@@ -7,14 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.apiserver.control_plane import ControlPlane
-from tests.e2e.never_break.world import (
-    FAULTY,
-    MACHINES,
-    SHOP,
-    instance,
-    namespace,
-    node,
-)
+from tests.e2e.never_break.world import FAULTY, MACHINES, SHOP, instance, namespace, node
 from tests.e2e.reach import BEFORE, Reach, reach
 from tests.https.reviews import vm
 from virt_admit.install.manifests import KUBEVIRT_NAMESPACES, SYSTEM_NAMESPACES

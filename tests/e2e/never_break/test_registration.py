@@ -5,14 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from tests.e2e.never_break.world import (
-    FREED,
-    HELD,
-    MACHINES,
-    failing,
-    obj,
-    quiet,
-)
+from tests.e2e.never_break.world import FREED, HELD, MACHINES, failing, obj, quiet
 from tests.e2e.reach import REQUIRED, Reach
 from virt_admit.install import manifests
 from virt_admit.model.kubernetes import kinds

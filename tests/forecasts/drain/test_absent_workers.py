@@ -10,10 +10,7 @@ from virt_admit.model.messages import command_of
 
 IMPORT = "cdi.kubevirt.io/storage.import.importPodName"
 ZERO = {each: {"cpu": "0", "memory": "0"} for each in ("requests", "limits")}
-USUAL = {
-    "requests": {"cpu": "100m", "memory": "60M"},
-    "limits": {"cpu": "750m", "memory": "600M"},
-}
+USUAL = {"requests": {"cpu": "100m", "memory": "60M"}, "limits": {"cpu": "750m", "memory": "600M"}}
 RATIO = {"type": "Container", "maxLimitRequestRatio": {"cpu": "10"}}
 TIGHT = {"type": "Container", "max": {"memory": "100Mi"}}
 HCO = manifest("hco.kubevirt.io/v1beta1", "HyperConverged", "hco", "cnv")

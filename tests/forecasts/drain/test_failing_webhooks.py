@@ -4,14 +4,7 @@ import pytest
 
 from tests.builders import complete, endpoint_slice, manifest, webhook_configuration
 from tests.for_each import for_each
-from tests.forecasts.drain.test_control_path import (
-    NODES,
-    OFF,
-    VMS,
-    component,
-    drained,
-    outcomes,
-)
+from tests.forecasts.drain.test_control_path import NODES, OFF, VMS, component, drained, outcomes
 from tests.forecasts.drain.vm_motion import node
 from virt_admit.forecasts.drain import vm_events
 from virt_admit.forecasts.drain.control import control_path

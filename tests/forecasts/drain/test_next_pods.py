@@ -66,10 +66,7 @@ def test_a_vm_can_follow_the_one_that_it_must_be_with() -> None:
     assert (
         outcome,
         "demands pod shop/virt-launcher-leader-x, which leaves a as well" in reason,
-    ) == (
-        VmOutcome.UNKNOWN,
-        True,
-    )
+    ) == (VmOutcome.UNKNOWN, True)
 
 
 def test_two_that_must_be_with_each_other_both_stay() -> None:

@@ -100,8 +100,7 @@ OF_CRON = {"labels": {"cdi.kubevirt.io/dataImportCron": "centos"}}
 
 
 @pytest.mark.parametrize(
-    ("owned", "maker"),
-    [(OF_MIGRATION, "Migration move"), (OF_CRON, "DataImportCron centos")],
+    ("owned", "maker"), [(OF_MIGRATION, "Migration move"), (OF_CRON, "DataImportCron centos")]
 )
 def test_size_and_source_are_corrected_in_what_makes_the_disk(owned, maker):
     small = of_part("3Gi", **owned).remedy

@@ -188,13 +188,7 @@ def test_a_pod_without_a_job() -> None:
     assert "belongs to no Job any more" in asked(of_job(owner=False))[0]
 
 
-@pytest.mark.parametrize(
-    "objects",
-    [
-        [of_job(), job()],
-        [of_job("Running")],
-    ],
-)
+@pytest.mark.parametrize("objects", [[of_job(), job()], [of_job("Running")]])
 def test_a_job_that_may_be_counted(objects: list[Any]) -> None:
     assert asked(*objects)[1].startswith("Repair kube-controller-manager")
 

@@ -2,10 +2,7 @@
 
 import pytest
 
-from tests.forecasts.drain.vm_motion import (
-    node,
-    vmi,
-)
+from tests.forecasts.drain.vm_motion import node, vmi
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.problems import Problem, ProblemCause

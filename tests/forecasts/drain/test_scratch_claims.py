@@ -120,11 +120,7 @@ def test_a_quota_refuses_it():
 
 @pytest.mark.parametrize(
     ("pod", "objects"),
-    [
-        (importer(minutes=2), []),
-        (importer(status="True"), []),
-        (importer(), [SCRATCH]),
-    ],
+    [(importer(minutes=2), []), (importer(status="True"), []), (importer(), [SCRATCH])],
     ids=["just made", "placed", "made meanwhile"],
 )
 def test_a_claim_that_comes(pod, objects):

@@ -392,8 +392,7 @@ def test_rejected_pods_matter_only_for_a_vm_that_should_run(strategy, then):
 
 
 @pytest.mark.parametrize(
-    ("host", "minutes", "is_cause"),
-    [("w2", 94, True), ("w1", 94, False), ("w2", 30, False)],
+    ("host", "minutes", "is_cause"), [("w2", 94, True), ("w1", 94, False), ("w2", 30, False)]
 )
 def test_a_rejection_counts_on_its_own_node_at_its_end(host, minutes, is_cause):
     """A target pod of a migration may be rejected on another node,

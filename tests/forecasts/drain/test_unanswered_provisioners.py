@@ -47,7 +47,7 @@ def ceph(health: str = "HEALTH_ERR", code: str = "OSD_FULL", space: str = "rook-
 
 def found(*objects: Object, storage: Object = CLASS, own: Object | None = None) -> Problem | None:
     volumes: list[dict[str, Any]] = [
-        {"name": "root", "persistentVolumeClaim": {"claimName": "disk"}},
+        {"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}
     ]
     kind = ("kubevirt.io/v1", "VirtualMachineInstance", "db", NAMESPACE)
     vmi = manifest(*kind, spec={"volumes": volumes})

@@ -30,11 +30,7 @@ def node(name, cordoned=None):
 
 
 def strict(healthy=3, since="09:00", name="cache"):
-    condition = {
-        "type": "DisruptionAllowed",
-        "status": "False",
-        "lastTransitionTime": at(since),
-    }
+    condition = {"type": "DisruptionAllowed", "status": "False", "lastTransitionTime": at(since)}
     return manifest(
         "policy/v1",
         "PodDisruptionBudget",

@@ -63,7 +63,7 @@ UNSCHEDULABLE = [
 HOTPLUG = {
     "volumes": [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}
-    ],
+    ]
 }
 MARKED = {"evacuationNodeName": "a"}
 RUNNING = {"Running": 60}
@@ -105,11 +105,7 @@ CASES = {
         [vmi(phase="Scheduled", phaseTransitionTimestamps=[SCHEDULED]), LAUNCHER],
         {},
     ),
-    "starting, not reported": (
-        State.STARTING,
-        [vmi(reported=False), LAUNCHER],
-        {},
-    ),
+    "starting, not reported": (State.STARTING, [vmi(reported=False), LAUNCHER], {}),
     "stale mark": (State.STALE_MARK, [vmi(evacuationNodeName="c"), LAUNCHER], {}),
     "marked": (State.MARKED, [vmi(**MARKED), LAUNCHER], {}),
     "marked since": (State.MARKED, [vmi(**MARKED, conditions=[asked(30)]), LAUNCHER], {}),

@@ -208,11 +208,7 @@ def test_a_vm_that_is_off_afterwards_does_not_count_against_survival():
 
 
 @pytest.mark.parametrize(
-    "spec",
-    [
-        {"nodeSelector": {"kubernetes.io/hostname": "n1"}},
-        {"volumes": [disk("local")]},
-    ],
+    "spec", [{"nodeSelector": {"kubernetes.io/hostname": "n1"}}, {"volumes": [disk("local")]}]
 )
 def test_a_vm_bound_to_its_node_waits_for_it(spec):
     only_here = {
@@ -364,10 +360,7 @@ def test_health_checks_of_the_management_cluster_may_act():
     assert any("management cluster" in what for what in found.unseen)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [{"pauseRequests": ["upgrade"]}, {"minHealthy": "100%"}],
-)
+@pytest.mark.parametrize("spec", [{"pauseRequests": ["upgrade"]}, {"minHealthy": "100%"}])
 def test_a_check_that_refuses_is_named(spec):
     check = nhc()
     check[0]["spec"] |= spec

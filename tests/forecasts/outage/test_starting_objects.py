@@ -2,16 +2,7 @@
 
 import pytest
 
-from tests.forecasts.outage.losses import (
-    KUBEVIRT,
-    NAMESPACES,
-    flat,
-    lose,
-    machines,
-    nhc,
-    node,
-    vm,
-)
+from tests.forecasts.outage.losses import KUBEVIRT, NAMESPACES, flat, lose, machines, nhc, node, vm
 from tests.forecasts.outage.test_health_actors import only_vm
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object

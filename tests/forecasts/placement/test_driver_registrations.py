@@ -88,11 +88,7 @@ def test_another_error_is_no_fault_of_the_node():
 
 
 def attachment(number, error=ERROR):
-    spec = {
-        "attacher": DRIVER,
-        "nodeName": "w3",
-        "source": {"persistentVolumeName": f"pv{number}"},
-    }
+    spec = {"attacher": DRIVER, "nodeName": "w3", "source": {"persistentVolumeName": f"pv{number}"}}
     status = {"attached": not error, **({"attachError": {"message": error}} if error else {})}
     own_claim = {"volumeName": f"pv{number}"}
     return [

@@ -92,10 +92,7 @@ def disk_of(on, ready="False"):
         "Node",
         on,
         {"disks": {"one": {}}},
-        status={
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "diskStatus": {"one": status},
-        },
+        status={"conditions": [{"type": "Ready", "status": "True"}], "diskStatus": {"one": status}},
     )
 
 

@@ -161,10 +161,7 @@ def test_a_taint_of_a_controller_is_repaired_where_it_reports_it(key, remedy):
     assert ("shut the guest down" in found.remedy) is (key == "dedicated")
 
 
-@pytest.mark.parametrize(
-    ("tolerated", "says"),
-    [("dedicated", True), ("other", False)],
-)
+@pytest.mark.parametrize(("tolerated", "says"), [("dedicated", True), ("other", False)])
 def test_tolerations_of_kubevirt_are_not_those_of_vms(tolerated, says):
     placement = {"tolerations": [{"key": tolerated, "operator": "Exists"}]}
     kubevirt = manifest(

@@ -59,10 +59,7 @@ def test_words_without_a_reason_are_not_quoted(message):
 
 @pytest.mark.parametrize(
     ("asked", "disk"),
-    [
-        (volume(diskSelector=["fast"]), {}),
-        (volume(dataEngine="v2"), {"diskType": "filesystem"}),
-    ],
+    [(volume(diskSelector=["fast"]), {}), (volume(dataEngine="v2"), {"diskType": "filesystem"})],
     ids=["tags", "engine"],
 )
 def test_a_closed_node_whose_disk_does_not_suit_is_not_opened(asked, disk):

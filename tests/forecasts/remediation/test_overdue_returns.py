@@ -40,10 +40,7 @@ def pool():
 
 
 def request(name, account, created, *decided):
-    spec = {
-        "signerName": "kubernetes.io/kubelet-serving",
-        "username": f"system:node:{account}",
-    }
+    spec = {"signerName": "kubernetes.io/kubelet-serving", "username": f"system:node:{account}"}
     status = {"conditions": [{"type": each, "status": "True"} for each in decided]}
     metadata = {"creationTimestamp": created}
     kind = "CertificateSigningRequest"

@@ -41,7 +41,7 @@ NOT_WITH_WEB: Final = {
 }
 HOST_DISK: Final = {"volumes": [{"name": "root", "hostDisk": {"path": "/disk", "type": "Disk"}}]}
 EPHEMERAL: Final = {
-    "volumes": [{"name": "root", "ephemeral": {"persistentVolumeClaim": {"claimName": "root"}}}],
+    "volumes": [{"name": "root", "ephemeral": {"persistentVolumeClaim": {"claimName": "root"}}}]
 }
 IMPLIED: Final = {"domain": {"devices": {}, "memory": {"guest": "4Gi"}}, "networks": []}
 BRIDGED: Final = {"network": {"defaultNetworkInterface": "bridge"}}
@@ -121,10 +121,7 @@ RARE: Final[dict[str, tuple[Any, list[tuple[str, CostClass]]]]] = {
         (kept("HypervPassthrough", domain(features={"hypervPassthrough": {"enabled": True}})),),
         RESTART,
     ),
-    "encrypted memory": (
-        (kept("SEV", ENCRYPTED), gate("WorkloadEncryptionSEV")),
-        RESTART,
-    ),
+    "encrypted memory": ((kept("SEV", ENCRYPTED), gate("WorkloadEncryptionSEV")), RESTART),
     "labels of processors that are missing": ((vm(reason="CPUModeLiveMigratable"),), RESTART),
     "dedicated processors on one node": (
         (

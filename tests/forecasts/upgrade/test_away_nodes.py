@@ -61,8 +61,7 @@ def test_a_node_whose_machine_is_deleted_goes_itself_unless_that_does_not_end(de
 
 
 @pytest.mark.parametrize(
-    ("unreadable", "blind"),
-    [((), False), (("nodehealthchecks.remediation.medik8s.io",), True)],
+    ("unreadable", "blind"), [((), False), (("nodehealthchecks.remediation.medik8s.io",), True)]
 )
 def test_a_pool_whose_fenced_node_may_come_back_is_not_known_to_be_held(unreadable, blind):
     items = cordoned_by_hand().items

@@ -132,10 +132,7 @@ RULES: dict[str, tuple[list[Raw], bool]] = {
         ],
         True,
     ),
-    "this pod in another namespace": (
-        [rule("a", "WaitCompleted", pods=[ELSEWHERE])],
-        False,
-    ),
+    "this pod in another namespace": ([rule("a", "WaitCompleted", pods=[ELSEWHERE])], False),
     "other pods": (
         [rule("a", "WaitCompleted", pods=[{"selector": {"matchLabels": {"app": "no"}}}])],
         False,

@@ -47,10 +47,7 @@ def left(hours):
     return vm("web", "b", migrationState={**end, "endTimestamp": vm_motion.ago(hours * HOUR)})
 
 
-STANDS = [
-    [*vm()],
-    [*vm(), *left(3)],
-]
+STANDS = [[*vm()], [*vm(), *left(3)]]
 GOES_ON = [
     [*vm(evacuationNodeName="a", conditions=[asked(0.01)])],
     [*vm(), *left(0.3)],

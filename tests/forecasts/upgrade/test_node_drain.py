@@ -40,11 +40,7 @@ def test_one_migration():
 
 @pytest.mark.parametrize(
     ("places", "low", "high"),
-    [
-        (1, 400, 4 * 150 + 4 * 5),
-        (2, 200, 2 * 150 + 75 + 2 * 5),
-        (4, 100, 150 + 112.5 + 5),
-    ],
+    [(1, 400, 4 * 150 + 4 * 5), (2, 200, 2 * 150 + 75 + 2 * 5), (4, 100, 150 + 112.5 + 5)],
 )
 def test_places_of_the_queue(places, low, high):
     """In the worst order the longest migration begins last;

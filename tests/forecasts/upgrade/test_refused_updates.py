@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from tests.builders import manifest, webhook_configuration
-from tests.forecasts.upgrade.test_harvester_waits import (
-    EARLY,
-    rancher,
-    services_upgraded,
-    upgraded,
-)
+from tests.forecasts.upgrade.test_harvester_waits import EARLY, rancher, services_upgraded, upgraded
 
 
 def test_a_webhook_without_a_service_refuses_the_update_of_its_cluster():

@@ -171,9 +171,7 @@ MARKED = {
     "apiVersion": "v1",
     "kind": "Node",
     "metadata": {"name": "a"},
-    "spec": {
-        "taints": [{"key": "ToBeDeletedByClusterAutoscaler", "value": str(MARKED_AT)}],
-    },
+    "spec": {"taints": [{"key": "ToBeDeletedByClusterAutoscaler", "value": str(MARKED_AT)}]},
     "status": {
         "conditions": [
             {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-06-03T08:00:00Z"}

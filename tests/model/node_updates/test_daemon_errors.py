@@ -15,18 +15,12 @@ ERRORS = {
     (
         "unexpected on-disk state validating against rendered-worker-2: expected target osImageURL "
         '"a", have "b"'
-    ): (
-        "n1 runs another OS image than its configuration names",
-        FORCE,
-    ),
+    ): ("n1 runs another OS image than its configuration names", FORCE),
     'expected target osImageURL "a", have "b" ("uuid")': ("another OS image", FORCE),
     (
         'unexpected on-disk state validating against r: mode mismatch for file: "/etc/a b"; '
         "expected: -rw-r--r--"
-    ): (
-        "Find out what changed /etc/a b on n1",
-        FORCE,
-    ),
+    ): ("Find out what changed /etc/a b on n1", FORCE),
     'content mismatch for file "/etc/chrony.conf"': (
         "Find out what changed /etc/chrony.conf on n1",
         FORCE,
@@ -38,10 +32,7 @@ ERRORS = {
     (
         "failed to drain node: n1 after 1 hour. Please see machine-config-controller logs for more "
         "information"
-    ): (
-        "End what keeps n1 from being drained",
-        "virt-admit drain n1",
-    ),
+    ): ("End what keeps n1 from being drained", "virt-admit drain n1"),
     (
         "can't reconcile config rendered-worker-1 with rendered-worker-2: ignition disks section "
         "contains changes"

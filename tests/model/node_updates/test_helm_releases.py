@@ -17,11 +17,7 @@ OLD, JUST_NOW = "2027-03-01T11:00:00Z", "2027-03-01T11:55:00Z"
 
 
 def record(
-    number: int,
-    status: str,
-    made: str = OLD,
-    of: str = "crds",
-    space: str = "system",
+    number: int, status: str, made: str = OLD, of: str = "crds", space: str = "system"
 ) -> Object:
     labels = {"owner": "helm", "name": of, "status": status, "version": str(number)}
     metadata = {"labels": labels, "creationTimestamp": made}

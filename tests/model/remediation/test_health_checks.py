@@ -68,10 +68,7 @@ def test_times_are_nanoseconds_in_every_unit():
     ]
     assert [
         entry.nanoseconds() for entry in health_checks.view(Object(CAPI_V1BETA2)).entries()
-    ] == [
-        300 * SECOND,
-        300 * SECOND,
-    ]
+    ] == [300 * SECOND, 300 * SECOND]
     assert health_checks.view(Object(CAPI_V1BETA2)).startup_time() == 10 * MINUTE
     assert (
         health_checks.view(Object(changed(MHC, "spec.nodeStartupTimeout", "1.5h"))).startup_time()

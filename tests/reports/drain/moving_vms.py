@@ -259,11 +259,7 @@ GIVEN_UP = Recording(
 )
 
 STALE_MARK = Recording(
-    (
-        Step(0, (vmi(evacuationNodeName="c"), launcher())),
-        Step(600),
-        Step(700, (vmi(), launcher())),
-    )
+    (Step(0, (vmi(evacuationNodeName="c"), launcher())), Step(600), Step(700, (vmi(), launcher())))
 )
 
 
@@ -319,11 +315,7 @@ OPEN_MIGRATION = Recording(
         Step(
             60,
             (
-                moving(
-                    start=-50,
-                    completed=True,
-                    endTimestamp=at(50),
-                ),
+                moving(start=-50, completed=True, endTimestamp=at(50)),
                 vmi(
                     on="a",
                     conditions=[{"type": "HotVCPUChange", "status": "True"}],

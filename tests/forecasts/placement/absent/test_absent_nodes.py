@@ -198,10 +198,7 @@ def whole(since):
         (whole(OF_LATE), owing(paused=False), *machines("b", "c")),  # a move takes minutes
         (owing(paused=False), *machines("b", "c")),  # it may make one at this moment
         (owing(), *machines("x", "y")),  # of another cluster
-        (
-            owing(space="openshift-cluster-api"),
-            *machines("b", "c", space="openshift-cluster-api"),
-        ),
+        (owing(space="openshift-cluster-api"), *machines("b", "c", space="openshift-cluster-api")),
     ],
 )
 def test_a_healthy_owner_is_not_accused(others):

@@ -359,10 +359,7 @@ def test_an_obsolete_host_model_and_forbidden_features_are_refused() -> None:
 
     assert set(
         candidates.pod_to_place(vmi(features), complete(kubevirt()), moves=False).forbidden_labels
-    ) == {
-        "node-labeller.kubevirt.io/obsolete-host-model",
-        "cpu-feature.node.kubevirt.io/vmx",
-    }
+    ) == {"node-labeller.kubevirt.io/obsolete-host-model", "cpu-feature.node.kubevirt.io/vmx"}
     passthrough = {"cpu": {"model": "host-passthrough"}}
     assert not candidates.pod_to_place(
         vmi(passthrough), complete(kubevirt()), moves=False
@@ -406,8 +403,4 @@ def test_claims_of_volumes_but_not_of_hotplugged_ones() -> None:
 
     assert candidates.pod_to_place(
         vmi(volumes=volumes), complete(kubevirt()), moves=False
-    ).claims == (
-        "claim",
-        "data",
-        "base",
-    )
+    ).claims == ("claim", "data", "base")

@@ -10,12 +10,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from virt_admit.cli import html_output
-from virt_admit.cli.cluster_source import (
-    AnyCluster,
-    load_cluster,
-    namespaced_object,
-    with_objects,
-)
+from virt_admit.cli.cluster_source import AnyCluster, load_cluster, namespaced_object, with_objects
 from virt_admit.cli.commands import explain_objects
 from virt_admit.cli.options import (
     ClusterOptions,

@@ -47,10 +47,7 @@ READS: Final[Reads] = union(
     failing_probes.READS,
     unfinished_disks.READS,
     unplaced_replicas.READS,
-    {
-        NODE: (f"metadata.labels.{nodes.HARVESTER}",),
-        HARVESTER_UPGRADE: ("status",),
-    },
+    {NODE: (f"metadata.labels.{nodes.HARVESTER}",), HARVESTER_UPGRADE: ("status",)},
 )
 
 _FEW: Final = 2

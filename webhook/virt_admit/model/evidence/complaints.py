@@ -14,12 +14,7 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from virt_admit.model.evidence import (
-    condition_words,
-    container_states,
-    status_errors,
-    unready_pods,
-)
+from virt_admit.model.evidence import condition_words, container_states, status_errors, unready_pods
 from virt_admit.model.evidence.condition_words import BAD_STATE, EMPTY, FAILED
 from virt_admit.model.evidence.container_states import ContainerReport
 from virt_admit.model.kubernetes import clock, events, kinds, node_health

@@ -10,12 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, Protocol
 
-from virt_admit.model.evidence import (
-    complaints,
-    container_states,
-    forbidden_pods,
-    unready_pods,
-)
+from virt_admit.model.evidence import complaints, container_states, forbidden_pods, unready_pods
 from virt_admit.model.evidence.complaints import Complaint
 from virt_admit.model.evidence.mentions import Mentions
 from virt_admit.model.evidence.writes import refused_writes

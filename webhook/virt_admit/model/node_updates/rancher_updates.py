@@ -234,11 +234,7 @@ def _bundles(cluster: Cluster) -> Iterator[_Wait]:
         ):
             said = "" if state == "WaitApplied" else update_orders.quoted(ready["message"].text)
             lasts = clock.lasting(update_orders.since(ready), cluster)
-            yield _Wait(
-                each,
-                f"{update_orders.title(each)} is {state}{lasts}{said}",
-                ready,
-            )
+            yield _Wait(each, f"{update_orders.title(each)} is {state}{lasts}{said}", ready)
 
 
 def _idle(

@@ -32,10 +32,7 @@ _RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
     reads=union(
         node_bridges.READS,
         clock.READS,
-        {
-            NAD: (f"metadata.annotations.{_RESOURCE}",),
-            VM: ("spec.template.spec.networks",),
-        },
+        {NAD: (f"metadata.annotations.{_RESOURCE}",), VM: ("spec.template.spec.networks",)},
     ),
     action=Action.WARN,
     urgency=Urgency.STUCK,

@@ -15,12 +15,7 @@ from functools import partial
 from typing import Final
 
 from virt_admit.forecasts.placement.components import remediation_agents
-from virt_admit.forecasts.remediation import (
-    coverage,
-    exclusions,
-    harvester_reset,
-    outside_checks,
-)
+from virt_admit.forecasts.remediation import coverage, exclusions, harvester_reset, outside_checks
 from virt_admit.model import certificate_requests, machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, keep, unlisted

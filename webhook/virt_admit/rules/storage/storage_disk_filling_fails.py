@@ -27,10 +27,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
 @rule(
     kinds=(DATA_VOLUME,),
     reads=union(
-        unfinished_disks.READS,
-        down_vms.READS,
-        clock.READS,
-        {VM: ("spec.template.spec.volumes",)},
+        unfinished_disks.READS, down_vms.READS, clock.READS, {VM: ("spec.template.spec.volumes",)}
     ),
     action=Action.WARN,
     urgency=Urgency.STUCK,

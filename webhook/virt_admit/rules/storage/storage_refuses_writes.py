@@ -63,11 +63,7 @@ def check(ceph: Object, context: Context) -> Findings:
     yield Finding(
         path,
         check.first_that_fits(
-            path,
-            f"{words} {advice}",
-            f"{words} {first}",
-            f"{found.reason}. {advice}",
-            words,
+            path, f"{words} {advice}", f"{words} {first}", f"{found.reason}. {advice}", words
         ),
         max_action=Action.AUDIT if found.pool or found.may_pass else Action.DENY,
         command=command_of(found.remedy),

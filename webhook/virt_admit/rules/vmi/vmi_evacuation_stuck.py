@@ -29,11 +29,7 @@ from virt_admit.forecasts.drain.states import (
 )
 from virt_admit.forecasts.drain.states.evacuation_marks import descheduled, evacuate_cancel
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
-from virt_admit.forecasts.drain.states.vm_states_outcomes import (
-    TARGET_STARTS,
-    held_target,
-    ruling,
-)
+from virt_admit.forecasts.drain.states.vm_states_outcomes import TARGET_STARTS, held_target, ruling
 from virt_admit.forecasts.placement import no_target, quotas
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import clock
@@ -41,13 +37,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import format_duration
-from virt_admit.model.kubevirt.instances import (
-    expand,
-    migration_failures,
-    migrations,
-    storage,
-    vms,
-)
+from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, storage, vms
 from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import Action, Context, Finding, Findings, Urgency, duration, rule, union
 

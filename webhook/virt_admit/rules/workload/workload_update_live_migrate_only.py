@@ -21,17 +21,7 @@ from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.messages import count, names
-from virt_admit.rule import (
-    Action,
-    Cluster,
-    Context,
-    Finding,
-    Findings,
-    Object,
-    Unseen,
-    rule,
-    union,
-)
+from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, rule, union
 
 
 @rule(

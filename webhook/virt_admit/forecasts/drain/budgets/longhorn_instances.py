@@ -172,13 +172,7 @@ def idle_for(eviction: PodEviction) -> timedelta | None:
     return clock.elapsed(max(filter(None, times)), cluster)
 
 
-_CHANGES: Final = (
-    LONGHORN_ATTACHMENT,
-    LONGHORN_REPLICA,
-    LONGHORN_VOLUME,
-    VMI,
-    VOLUME_ATTACHMENT,
-)
+_CHANGES: Final = (LONGHORN_ATTACHMENT, LONGHORN_REPLICA, LONGHORN_VOLUME, VMI, VOLUME_ATTACHMENT)
 
 
 def _in_use(cluster: Cluster) -> set[str]:

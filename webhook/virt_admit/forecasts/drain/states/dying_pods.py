@@ -18,11 +18,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import hung_mounts, vm_states_motion
 from virt_admit.forecasts.placement import volume_attachments
-from virt_admit.forecasts.placement.components import (
-    driver_daemons,
-    network_plugins,
-    node_drivers,
-)
+from virt_admit.forecasts.placement.components import driver_daemons, network_plugins, node_drivers
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist, unlisted

@@ -24,11 +24,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.workloads import CONTAINERS
 from virt_admit.model.kubevirt.settings import migration_network
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import (
-    cut_middle,
-    scheduler_words,
-    unescaped,
-)
+from virt_admit.model.messages import cut_middle, scheduler_words, unescaped
 from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler.node_selectors import tolerates
 

@@ -104,10 +104,7 @@ def _waiting(pod: Object) -> Iterator[tuple[str, str]]:
         for status in pod.at("status", kind).items():
             waiting = status.at("state", "waiting")
             if waiting["reason"].text in _FAILED and (status["name"].text or "").startswith(_DISK):
-                yield (
-                    waiting["reason"].text or "",
-                    waiting["message"].words,
-                )
+                yield (waiting["reason"].text or "", waiting["message"].words)
 
 
 def _told(pod: Object, image: str, cluster: Cluster, message: str) -> str:

@@ -31,10 +31,7 @@ READS: Final[Reads] = union(
     node_pods.READS,
     {
         CSI_NODE: ("spec.drivers.name",),
-        DAEMON_SET: (
-            "spec.template.spec.volumes.hostPath.path",
-            "spec.template.spec.volumes.name",
-        ),
+        DAEMON_SET: ("spec.template.spec.volumes.hostPath.path", "spec.template.spec.volumes.name"),
         POD: CONDITIONS,
     },
 )

@@ -14,10 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.evidence import (
-    complaints,
-    unready_pods,
-)
+from virt_admit.model.evidence import complaints, unready_pods
 from virt_admit.model.evidence.writes import missing_services, service_callers
 from virt_admit.model.evidence.writes.service_callers import (
     ServiceCaller,
@@ -36,10 +33,7 @@ from virt_admit.model.lookups import find, find_named
 from virt_admit.model.messages import capital, cut, names
 
 READS: Final[Reads] = union(
-    clock.READS,
-    unready_pods.READS,
-    missing_services.READS,
-    {SERVICE: ("spec.selector",)},
+    clock.READS, unready_pods.READS, missing_services.READS, {SERVICE: ("spec.selector",)}
 )
 
 _CALLED: Final = re.compile(r'failed calling webhook \\?"([\w.-]{1,253})\\?"')

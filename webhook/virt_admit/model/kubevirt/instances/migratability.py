@@ -29,10 +29,7 @@ BRIDGE_OPT_IN: Final = "kubevirt.io/allow-pod-bridge-network-live-migration"
 """Annotation, of any value, of a VMI that may migrate with a bridge on the pod network."""
 
 READS: Final = union(
-    expand.READS,
-    storage.READS,
-    tsc.READS,
-    {KUBEVIRT: (), HCO: (), PVC: ("spec.storageClassName",)},
+    expand.READS, storage.READS, tsc.READS, {KUBEVIRT: (), HCO: (), PVC: ("spec.storageClassName",)}
 )
 """The fields that ``assess`` reads."""
 

@@ -39,15 +39,7 @@ _LABELS: Final = ("cpu-model", "cpu-feature", "cpu-vendor", "host-model-cpu", "m
 """How the labels begin that virt-handler gives to each node with KVM."""
 _MACHINE: Final = "machine type "
 _EFFECTS: Final = (
-    *(
-        f"{KVM}: ",
-        _MACHINE,
-        "CPU feature ",
-        "CPU model ",
-        "host model ",
-        "Hyper-V ",
-        DEMANDED,
-    ),
+    *(f"{KVM}: ", _MACHINE, "CPU feature ", "CPU model ", "host model ", "Hyper-V ", DEMANDED),
     *("an Intel processor", "AMD SEV", "Intel TDX", "real-time CPUs"),
 )
 """How the causes begin for which such a node refuses a pod, which all come from this one."""

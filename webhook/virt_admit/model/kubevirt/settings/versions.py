@@ -59,10 +59,7 @@ def hco_release(hyperconverged_: Object) -> Version | None:
 class Feature(enum.Enum):
     """Behaviour that a release of KubeVirt introduced, for clusters that still run an older one."""
 
-    PENDING_TIMEOUTS = (
-        "a migration whose target pod does not start is given up",
-        Version(0, 48),
-    )
+    PENDING_TIMEOUTS = ("a migration whose target pod does not start is given up", Version(0, 48))
     EXTERNAL = ("eviction strategy External", Version(0, 53))
     LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
     TSC_OF_SCHEDULABLE = (

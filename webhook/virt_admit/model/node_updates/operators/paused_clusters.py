@@ -45,10 +45,7 @@ _MARKED: Final = (KUBEADM, MACHINE_DEPLOYMENT, CAPI_MACHINE_SET)
 READS: Final[Reads] = union(
     clock.READS,
     dict.fromkeys((CAPI_CLUSTER, CAPI_MACHINE, *_MARKED), ()),
-    {
-        MACHINE: ("metadata.ownerReferences",),
-        MACHINE_SET: ("spec.replicas", "status.replicas"),
-    },
+    {MACHINE: ("metadata.ownerReferences",), MACHINE_SET: ("spec.replicas", "status.replicas")},
 )
 _LABEL: Final = "cluster.x-k8s.io/cluster-name"
 _MACHINE: Final = "capk.cluster.x-k8s.io/kubevirt-machine-namespace"

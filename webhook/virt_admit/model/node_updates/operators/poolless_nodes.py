@@ -23,11 +23,7 @@ from virt_admit.model.node_updates.config_pool_updates import CURRENT
 
 READS: Final[Reads] = {
     MACHINE_CONFIG_POOL: ("spec.configuration.name", "spec.nodeSelector"),
-    NODE: (
-        f"metadata.annotations.{CURRENT}",
-        "metadata.labels",
-        "status.nodeInfo.kubeletVersion",
-    ),
+    NODE: (f"metadata.annotations.{CURRENT}", "metadata.labels", "status.nodeInfo.kubeletVersion"),
 }
 _SELECTOR: Final = ("spec", "nodeSelector")
 _SYSTEM: Final = "kubernetes.io/os"

@@ -32,10 +32,7 @@ _SAYS: Final = (
 READS: Final[Reads] = union(
     clock.READS,
     machine_nodes.READS,
-    {
-        CAPI_MACHINE: (*CONDITIONS, *_SAYS),
-        RANCHER_CLUSTER: ("status.conditions",),
-    },
+    {CAPI_MACHINE: (*CONDITIONS, *_SAYS), RANCHER_CLUSTER: ("status.conditions",)},
 )
 _PROBES: Final = re.compile(r"\bwaiting for probes: ([\w-]+(?:, [\w-]+)*)")
 

@@ -35,11 +35,7 @@ _VOLUMES: Final = (
 READS: Final[Reads] = union(
     volume_attachments.READS,
     {
-        PVC: (
-            "metadata.ownerReferences",
-            "spec.resources.requests.storage",
-            "status.phase",
-        ),
+        PVC: ("metadata.ownerReferences", "spec.resources.requests.storage", "status.phase"),
         DATA_VOLUME: ("metadata.name",),
         VM: (
             "spec.dataVolumeTemplates.metadata.name",

@@ -16,12 +16,7 @@ from virt_admit.model.commands import about, argument, json_patch, shell, typed
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import (
-    LONGHORN_ATTACHMENT,
-    NODE,
-    POD,
-    VOLUME_ATTACHMENT,
-)
+from virt_admit.model.kubernetes.kinds import LONGHORN_ATTACHMENT, NODE, POD, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
