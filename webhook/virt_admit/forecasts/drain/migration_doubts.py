@@ -62,7 +62,7 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
     if paused := paused_guests.doubt(vmi, cluster):
         return paused
     spec, namespace = vmi["spec"], vms.namespace_of(vmi)
-    claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
+    claims = launcher_pod.all_claims(spec)
     if waits := refusing_storage.doubt(namespace, claims, cluster):
         return waits
     if leader := no_target.leader(vmi, target, cluster):
@@ -106,7 +106,7 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
 def _of_disks(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why a migration may fail by its disks; None: no doubt."""
     spec, namespace = vmi["spec"], vms.namespace_of(vmi)
-    claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
+    claims = launcher_pod.all_claims(spec)
     if shared := node_local_volumes.host_path_claim(namespace, claims, cluster):
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
         remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"

@@ -178,7 +178,7 @@ def _other_nodes(vmi: Object, loss: RoomLoss, cluster: Cluster) -> Iterator[str]
     given = expand(vmi, cluster)
     claims = [
         volumes.claim(cluster, vmi.namespace, claim)
-        for claim in (*launcher_pod.claims(given.spec), *launcher_pod.attached_claims(given.spec))
+        for claim in launcher_pod.all_claims(given.spec)
     ]
     for host in permanent_constraints.hosts(given, cluster):
         unmounted = (

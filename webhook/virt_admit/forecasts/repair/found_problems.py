@@ -194,7 +194,7 @@ def _is_unknown(found: ProblemId, cluster: Cluster) -> bool:
 def _not_shared(row: Forecast, cluster: Cluster) -> str:
     """Return the claim that counts as shared although its data may be on one node; empty: none."""
     spec = row.vmi["spec"]
-    claims = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
+    claims = launcher_pod.all_claims(spec)
     try:
         return node_local_volumes.host_path_claim(vms.namespace_of(row.vmi), claims, cluster)
     except Unseen:

@@ -36,7 +36,6 @@ _PATIENCE: Final = datetime.timedelta(hours=1)
 _RECENT: Final = datetime.timedelta(minutes=10)
 _START: Final = datetime.timedelta(minutes=5)
 """A pod that stopped to be ready so soon after it was made has never been, or for a moment."""
-_FAILED: Final = "Readiness probe failed: "
 _PROGRESS: Final = re.compile(
     r"\d ?%|progress|sync|rebuil|recover|restor|replay|catching up|initiali[sz]ing|\bjoining",
     re.IGNORECASE,
@@ -123,9 +122,9 @@ def of_pod(pod: Object, cluster: Cluster) -> FailedProbe | None:
         return None
     said = next(
         (
-            text.partition(_FAILED)[2]
+            answer
             for reason, text in events.warnings(pod, clock.ago(_RECENT, cluster), cluster)
-            if reason == "Unhealthy" and _FAILED in text
+            if (answer := events.probe_answer(reason, text))
         ),
         "",
     )

@@ -65,6 +65,18 @@ def message(event: Object) -> str:
 _COMBINED: Final = "(combined from similar events):"
 
 
+def probe_answer(reason: str, said: str) -> str:
+    """Return what a readiness probe answered, from the reason and the message of a warning;
+    empty: it is about something else.
+
+    Source: kubernetes:pkg/kubelet/prober/prober.go.
+    """
+    return said.partition(_UNREADY)[2] if reason == "Unhealthy" else ""
+
+
+_UNREADY: Final = "Readiness probe failed: "
+
+
 def about(obj: Object, since: datetime | None, cluster: Cluster) -> Iterator[Object]:
     """Yield the known warnings about an object, the newest first. Arguments as above."""
     for event in cluster.cached(_warnings).get(

@@ -118,7 +118,7 @@ def uses(vmi: Object, volume: Object) -> bool:
     """Return whether a VMI has the claim of a volume."""
     namespace, claim = volume_users.claim_of(volume)
     spec = vmi["spec"]
-    used = (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec))
+    used = launcher_pod.all_claims(spec)
     return vmi.namespace == namespace and claim in used
 
 

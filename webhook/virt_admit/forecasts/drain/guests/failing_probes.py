@@ -45,7 +45,6 @@ _PATIENCE: Final = timedelta(minutes=15)
 """A guest has started what its probe asks for by then."""
 _RECENT: Final = timedelta(minutes=30)
 _NOT_READY: Final = "ContainersNotReady"
-_FAILED: Final = "Readiness probe failed: "
 _DEFAULT: Final = "10.0.2.0/24"
 _ASKED: Final = ("httpGet", "tcpSocket")
 """The probes that come over the network."""
@@ -131,8 +130,8 @@ def _answer(vmi: Object, probe: Field, cluster: Cluster) -> str:
     known = events.about(pod, clock.ago(_RECENT, cluster), cluster) if pod is not None else ()
     inside = any(probe[each].present for each in _INSIDE)
     for event in known:
-        said = _public(events.message(event).partition(_FAILED)[2])
-        if said and event["reason"].text == "Unhealthy":
+        said = _public(events.probe_answer(event["reason"].text or "", events.message(event)))
+        if said:
             times = event["count"].integer or event.at("series", "count").integer or 1
             how = "" if inside else f": {cut_middle(said, _LONGEST)}"
             return f" ({count(times, 'failure')}{how})"

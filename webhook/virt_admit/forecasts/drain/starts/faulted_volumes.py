@@ -62,7 +62,7 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
     or nothing says so.
     """
     spec, known = vms.vmi_spec(vm), cluster.cached(_faulted)
-    for claim in (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec)) if known else ():
+    for claim in launcher_pod.all_claims(spec) if known else ():
         volume = known.get(_handle(vms.namespace_of(vm), claim, cluster))
         if volume is not None:
             return _of(volume, claim, cluster)

@@ -76,8 +76,6 @@ def by_volume(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Disk]]:
     found: dict[tuple[str, str], list[Disk]] = {}
     for vmi in cluster.known(VMI):
         spec = vmi["spec"]
-        for disk in of_claims(
-            vmi, [*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec)], cluster
-        ):
+        for disk in of_claims(vmi, launcher_pod.all_claims(spec), cluster):
             found.setdefault((disk.driver, disk.handle), []).append(disk)
     return found

@@ -267,8 +267,8 @@ def _told(pod: Object, cluster: Cluster) -> tuple[str, bool]:
     network, and whether it is that; empty: no event of the last minutes says it."""
     starts = pod.at("status", "phase").text == "Pending"
     for reason, said in events.warnings(pod, clock.ago(_RECENT, cluster), cluster):
-        if reason == "Unhealthy" and _PROBE in said:
-            return _shortened(said.partition(_PROBE)[2]), False
+        if answer := events.probe_answer(reason, said):
+            return _shortened(answer), False
         if starts and reason in _OF_START:
             return f"{reason}, {_shortened(said)}", True
     return "", False
@@ -279,7 +279,6 @@ def _shortened(said: str) -> str:
 
 
 _OF_START: Final = (*events.OF_VOLUMES, "FailedCreatePodSandBox")
-_PROBE: Final = "Readiness probe failed: "
 _RECENT: Final = timedelta(minutes=10)
 _SAID: Final = 160
 

@@ -263,6 +263,11 @@ def attached_claims(spec: Field) -> Iterator[str]:
             yield name
 
 
+def all_claims(spec: Field) -> tuple[str, ...]:
+    """Return the claims that the launcher pod of a VMI spec mounts, then those attached to it."""
+    return (*claims(spec), *attached_claims(spec))
+
+
 def is_hotplugged(volume: Field) -> bool:
     """Return whether a pod of its own attaches a volume to the node of the launcher pod."""
     hotpluggable = (

@@ -129,7 +129,7 @@ def _machines(cluster: Cluster) -> Mapping[tuple[str, str], Mapping[str, str]]:
                 each.at("metadata", "name").text or ""
                 for each in obj.at("spec", "dataVolumeTemplates").items()
             )
-            for name in (*launcher_pod.claims(spec), *launcher_pod.attached_claims(spec), *made):
+            for name in (*launcher_pod.all_claims(spec), *made):
                 found.setdefault((namespace, name), {}).setdefault(obj.name, word)
     return found
 
