@@ -158,6 +158,11 @@ def test_ways_to_name_it(explain, target):
     assert explain(*WORLD, target=target)[0] == 0
 
 
+@pytest.mark.parametrize("name", ["db", "shop/db"])
+def test_a_name_after_its_kind_as_kubectl_takes_it(explain, name):
+    assert explain(*WORLD, target="vm", flags=(name,)) == explain(*WORLD)
+
+
 @pytest.mark.parametrize(
     ("target", "flags", "says"),
     [

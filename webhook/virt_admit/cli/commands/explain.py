@@ -38,6 +38,7 @@ from virt_admit.reports.values import as_data, json_text
     "explain", short_help="Show one VM, one node or one health check: what would happen, and why."
 )
 @click.argument("target", metavar="FILE|KIND/NAME")
+@click.argument("name", required=False, metavar="")
 @click.option(
     "-n",
     "--namespace",
@@ -50,6 +51,7 @@ from virt_admit.reports.values import as_data, json_text
 @page_output_options
 def command(
     target: str,
+    name: str | None,
     namespace: str | None,
     source: ClusterOptions,
     policy: PolicyOptions,
@@ -65,6 +67,8 @@ def command(
     added to the cluster that --cluster or --live names. Exit 2: nothing to explain.
     """
     source.require_one()
+    if name is not None:  # kubectl takes `vm NAME` too
+        target = f"{target}/{name}"
     # <(kubectl get …) is a pipe
     in_file = target == "-" or (os.path.exists(target) and not os.path.isdir(target))
     named = None if in_file else explain_objects.parse(target)
