@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.selectors import DOES_NOT_EXIST, Requirement
 from virt_admit.model.kubevirt.instances import tsc, vms
 from virt_admit.model.kubevirt.instances.cpu_models import OFFERED, TARGET
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi, architecture
+from virt_admit.model.kubevirt.launcher import machine_types
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import known_or_none
 from virt_admit.model.kubevirt.settings.versions import Gate, Version, gate_is_known_on, has_release
@@ -37,7 +38,6 @@ NAME: Final = "vm.kubevirt.io/name"
 UNSERVED: Final = "virt-handler is not serving it"
 """Why a node without the label ``SCHEDULABLE`` takes no VM."""
 ARCH: Final = "kubernetes.io/arch"
-MACHINE_TYPE: Final = "machine-type.node.kubevirt.io/"
 CPU_FEATURE: Final = "cpu-feature.node.kubevirt.io/"
 CPU_VENDOR: Final = "cpu-vendor.node.kubevirt.io/"
 HYPERV: Final = "hyperv.node.kubevirt.io/"
@@ -45,10 +45,6 @@ TSC: Final = tsc.SELECTED
 OBSOLETE_HOST_MODEL: Final = "node-labeller.kubevirt.io/obsolete-host-model"
 _ISTIO: Final = "sidecar.istio.io/inject"
 """Annotation of a VMI that becomes a label of its pod."""
-_MACHINE_TYPE_SINCE: Final = Version(1, 6)
-"""The first release whose virt-handler writes labels of machine types,
-and whose virt-controller demands one.
-"""
 
 CPU_MANAGER: Final = "kubevirt.io/cpumanager"
 _OLD_CPU_MANAGER: Final = "cpumanager"
@@ -176,8 +172,8 @@ def written_later(demanded: Iterable[str], labels: Mapping[str, object]) -> froz
         key
         for key in demanded
         if (
-            key.startswith(MACHINE_TYPE)
-            and not any(label.startswith(MACHINE_TYPE) for label in labels)
+            key.startswith(machine_types.LABEL)
+            and not any(label.startswith(machine_types.LABEL) for label in labels)
         )
         or (
             key == CPU_MANAGER
@@ -191,7 +187,7 @@ _FAMILIES: Final = (
     ARCH,
     OFFERED,
     TARGET,
-    MACHINE_TYPE,
+    machine_types.LABEL,
     CPU_FEATURE,
     CPU_VENDOR,
     HYPERV,
@@ -307,8 +303,8 @@ def _node_selector(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> _Sele
     selector.labels.update(vmi.node_selector.field.texts)
     selector.labels.update(_of_namespace(vms.namespace_of(vmi.obj), cluster))
     _demand_cpu(selector, vmi, cluster)
-    if has_release(cluster, _MACHINE_TYPE_SINCE):
-        _demand_machine(selector, vmi)
+    if (machine := machine_types.of(vmi)) and cluster.cached(machine_types.are_demanded):
+        selector.demand(machine_types.LABEL + machine, f"machine type {machine}")
     _demand_security(selector, vmi.launch_security.field, arch)
     hyperv = vmi.spec.at("domain", "features", "hyperv")
     if hyperv.present and gate_is_known_on(cluster, Gate.HYPERV_STRICT_CHECK):
@@ -387,26 +383,15 @@ def _needs_tsc(vmi: ExpandedVmi) -> bool:
 def restarted(pod: Pod, vmi: ExpandedVmi) -> Pod:
     """Return the pod of a running VMI as that of its next VMI, which has no status yet: its machine
     type is that of its spec, often an alias."""
-    running, named = vmi.obj.at("status", "machine", "type").text, _named_machine(vmi)
-    if not running or running == named or MACHINE_TYPE + running not in pod.node_selector:
+    running, named = machine_types.of(vmi), machine_types.named(vmi)
+    label = f"{machine_types.LABEL}{running}"
+    if running == named or label not in pod.node_selector:
         return pod
-    labels = {key: word for key, word in pod.node_selector.items() if key != MACHINE_TYPE + running}
+    labels = {key: word for key, word in pod.node_selector.items() if key != label}
     own = _Selector(labels, dict(pod.meanings))
     if named:
-        own.demand(MACHINE_TYPE + named, f"machine type {named}")
+        own.demand(machine_types.LABEL + named, f"machine type {named}")
     return replace(pod, node_selector=own.labels, meanings=own.meanings)
-
-
-def _demand_machine(selector: _Selector, vmi: ExpandedVmi) -> None:
-    if machine := vmi.obj.at("status", "machine", "type").text or _named_machine(vmi):
-        selector.demand(MACHINE_TYPE + machine, f"machine type {machine}")
-
-
-def _named_machine(vmi: ExpandedVmi) -> str:
-    machine = vmi.spec.at("domain", "machine", "type").text
-    if not machine and vmi.preference is not None:
-        machine = vmi.preference.spec.at("machine", "preferredMachineType").text
-    return machine or ""
 
 
 def _demand_security(selector: _Selector, launch: Field, arch: str | None) -> None:

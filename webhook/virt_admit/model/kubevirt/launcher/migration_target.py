@@ -12,7 +12,8 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import cpu_models, vmis
 from virt_admit.model.kubevirt.instances.cpu_models import TARGET
-from virt_admit.model.kubevirt.launcher.launcher_pod import CPU_FEATURE, CPU_VENDOR, MACHINE_TYPE
+from virt_admit.model.kubevirt.launcher import machine_types
+from virt_admit.model.kubevirt.launcher.launcher_pod import CPU_FEATURE, CPU_VENDOR
 from virt_admit.model.kubevirt.settings.versions import Version, has_release
 
 REQUIRED_FEATURE: Final = "host-model-required-features.node.kubevirt.io/"
@@ -63,13 +64,13 @@ def unlabelled(
     if vmis.OUTDATED in vmi.labels:
         return ()
     own = {each["name"].text for each in vmi.at("spec", "domain", "cpu", "features").items()}
-    families = [family for family in (MACHINE_TYPE, CPU_FEATURE) if _has_any(family, here)]
+    families = [family for family in (machine_types.LABEL, CPU_FEATURE) if _has_any(family, here)]
     return tuple(
         key
         for key in demanded
         for family in families
         if key.startswith(family)
-        and (family == MACHINE_TYPE or key.removeprefix(family) in own)
+        and (family == machine_types.LABEL or key.removeprefix(family) in own)
         and not any(key in labels for labels in every.values())
     )
 
