@@ -173,7 +173,7 @@ def _disabled(check: HealthCheck, cluster: Cluster) -> Iterator[str | Unseen]:
         if conflicts:
             yield (
                 "it is disabled while MachineHealthChecks exist: "
-                f"{names(mhc.full_name for mhc in conflicts)}"
+                f"{names(mhc.full_name for mhc in conflicts)}; use only one of the two kinds"
             )
     except Unseen as unseen:
         yield unseen
