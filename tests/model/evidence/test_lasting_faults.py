@@ -175,6 +175,7 @@ def test_a_lasting_fault_is_said(make, words):
             "cdi.kubevirt.io/v1beta1", "DataSource", "win10", "images",
             status={"conditions": [condition("Ready", "False", OLD, "PVC not found", "NotFound")]},
         ),
+        thing(OLD, conditions=[condition("Upgradeable", "False", OLD, "ack", "AdminAckRequired")]),
         thing(OLD, operation={"phase": "Failed", "message": "no access", "finishedAt": OLD}),
         manifest(
             "example.com/v1", "Replication", "r-1", "shop", spec={"replicationState": "secondary"},
@@ -184,7 +185,8 @@ def test_a_lasting_fault_is_said(make, words):
     ids=[
         *("left over", "job", "ended", "failed over", "repeated", "progress", "VMI", "Cilium"),
         *("unmanaged", "offered", "attaching", "former error", "installer", "old backup", "paused"),
-        *("rebooted", "few restarts", "data source", "former run", "standby"),
+        *("rebooted", "few restarts", "data source"),
+        *("acknowledgement", "former run", "standby"),
     ],
 )  # fmt: skip
 def test_what_is_usual_is_not(healthy):

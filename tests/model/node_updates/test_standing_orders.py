@@ -206,3 +206,20 @@ def test_a_check_that_reads_a_missing_field(expression, missing):
 def test_a_check_of_an_object_that_is_not_known(name, complete):
     ((certain, _),) = orders(upgrade(checks=[check("status.busy", name)]), complete=complete)
     assert not certain
+
+
+@pytest.mark.parametrize(
+    ("systems", "unread"),
+    [
+        (["Talos (v1.11.5)"], 2),
+        (["Ubuntu 24.04.3 LTS", "Talos (v1.11.5)"], 2),
+        (["Ubuntu 24.04.3 LTS", None], 2),  # it may run Talos
+        (["Ubuntu 24.04.3 LTS", "Harvester v1.6.1"], 0),
+    ],
+)
+def test_upgrades_of_talos_are_missed_only_where_a_node_may_run_it(systems, unread):
+    nodes = [
+        manifest("v1", "Node", f"n{index}", status={"nodeInfo": {"osImage": system}})
+        for index, system in enumerate(systems)
+    ]
+    assert len(list(talos_upgrades.unread(cluster(*nodes, complete=["nodes"])))) == unread

@@ -30,13 +30,11 @@ from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE_SET,
     CAPI_MHC,
     CLUSTER_VERSION,
-    KUBERNETES_UPGRADE,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
     MACHINE_DRAIN_RULE,
     NODE,
     PLAN,
-    TALOS_UPGRADE,
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
@@ -50,6 +48,7 @@ from virt_admit.model.node_updates import (
     node_phases,
     plan_progress,
     sriov_drains,
+    talos_upgrades,
     updaters,
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
@@ -104,7 +103,7 @@ class Pool:
 _READ_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
     Driver.MACHINE_CONFIG: (MACHINE_CONFIG_POOL, CLUSTER_VERSION),
     Driver.CLUSTER_API: (MACHINE_DEPLOYMENT, CAPI_MACHINE, CAPI_MHC, MACHINE_DRAIN_RULE),
-    Driver.PLAIN: (PLAN, TALOS_UPGRADE, KUBERNETES_UPGRADE),
+    Driver.PLAIN: (PLAN,),
 }
 """The kinds that each driver reads, besides Nodes."""
 _DECIDED_BY: Final[Mapping[Driver, tuple[Kind, ...]]] = {
@@ -142,6 +141,7 @@ def unread(
     if used is Driver.PLAIN:
         yield from harvester_waits.unread([pool.name for pool in begun], cluster)
         yield from pool_obstacles.unread_lock(cluster)
+        yield from talos_upgrades.unread(cluster)
 
 
 def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:

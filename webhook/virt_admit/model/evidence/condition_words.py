@@ -61,6 +61,7 @@ _EXPECTED: Final = frozenset(
         # also of a launcher pod that is Completed; a pod that does not end is said of the pod
         "PodTerminating",
         *("AsExpected", "NotYetOccurred", "NotYetOccured", "NoClusterTransfer", "NoTraffic"),
+        "AdminAckRequired",  # each release asks for it before the next; `upgrade` says it
     )
 )
 """Reasons of conditions that follow from what an administrator does,

@@ -16,8 +16,8 @@ from typing import Final
 
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import KUBERNETES_UPGRADE, TALOS_UPGRADE, Kind
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
+from virt_admit.model.kubernetes.kinds import KUBERNETES_UPGRADE, NODE, TALOS_UPGRADE, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
@@ -26,7 +26,11 @@ from virt_admit.model.node_updates.update_orders import StandingOrder
 
 _OURS: Final = "tuppr.home-operations.com"
 _KINDS: Final = (TALOS_UPGRADE, KUBERNETES_UPGRADE)
-READS: Final[Reads] = union(clock.READS, dict.fromkeys(_KINDS, ()))
+READS: Final[Reads] = union(
+    clock.READS, {NODE: ("status.nodeInfo.osImage",)}, dict.fromkeys(_KINDS, ())
+)
+_TALOS: Final = "Talos ("
+"""How a node that runs Talos names its system: ``Talos (v1.11.5)``."""
 
 _BEFORE: Final = ("", "Pending", "HealthChecking")
 """The phases in which it waits for what it needs."""
@@ -37,6 +41,14 @@ _CHOICE: Final = re.compile(r"\|\||\?|\bhas\(")
 """What may let an expression pass although a field is missing."""
 _FIELD: Final = re.compile(r"(?<![\w.])(?:object\.)?status((?:\.[A-Za-z_]\w*)+)(\()?")
 """A selection in the status; with a bracket after it, the last name is a function."""
+
+
+def unread(cluster: Cluster) -> Iterator[Unseen]:
+    """Yield that such upgrades could not be read, where a node may run Talos."""
+    systems = [node.at("status", "nodeInfo", "osImage").text for node in cluster.known(NODE)]
+    if not all(system and not system.startswith(_TALOS) for system in systems):
+        for kind in _KINDS:
+            yield from more_may_exist(cluster, kind)
 
 
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
