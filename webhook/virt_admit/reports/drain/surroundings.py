@@ -35,17 +35,19 @@ def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> No
 
     As above.
 
-    Those around the node itself count where it is cordoned or not Ready, such as its Machine.
+    Those around the node itself count where it is cordoned or not Ready, such as its Machine. Of a
+    node at rest that can be drained, what has lasted is said.
     """
-    if node.drainable and not node.state:
-        return node
-    start = [obj for obj in cluster.known(NODE) if node.state and obj.name == node.name]
+    fine = bool(node.drainable and not node.state)
+    itself = [obj for obj in cluster.known(NODE) if obj.name == node.name]
+    start = itself if fine or node.state else []
     start += [row.vmi for row in node.forecasts if row.outcome in _HELD]
     blockers = {(each.kind, each.namespace, each.name) for each in node.pods.blockers}
     start += [
         obj for obj in cluster if blockers and (obj.kind, obj.namespace, obj.name) in blockers
     ]
-    found = reported.around(start, cluster, tuple(_said(node)), read) if start else ()
+    said = tuple(_said(node))
+    found = reported.around(start, cluster, said, read, lasting=fine) if start else ()
     return replace(node, notes=(*node.notes, *map(str, found)))
 
 
