@@ -65,7 +65,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     Flag.LEFTOVER: "its node is not cordoned",
     Flag.TAINTED: "it moves because of a taint",
     Flag.FOREIGN: "not by a drain",
-    Flag.ARRIVING: "it just arrives",
+    Flag.ARRIVING: "this node is its target",
     Flag.COPYING: "its disks go to other claims",
 }
 
