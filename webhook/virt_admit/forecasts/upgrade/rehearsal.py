@@ -143,6 +143,11 @@ class Rehearsal:
         return None if None in holds and self.nodes_complete else self.nodes_complete
 
     @property
+    def stopped(self) -> int:
+        """The number of VMs that it shuts down for good: what a possible upgrade costs."""
+        return sum(vm.stays_stopped for vm in self.vms)
+
+    @property
     def conditions(self) -> tuple[str, ...]:
         """What the estimate rests on; empty: no time was estimated."""
         return self.rests_on if self.waves or self.if_fixed is not None else ()

@@ -41,6 +41,11 @@ class VmMoves:
         """Whether its guest is shut down and does not start on another node."""
         return bool(self.shutdowns) and self.outcome in (VmOutcome.STOPS, VmOutcome.AWAITS_NODE)
 
+    @property
+    def stays_stopped(self) -> bool:
+        """Whether the upgrade shuts its guest down for good."""
+        return bool(self.shutdowns) and self.outcome is VmOutcome.STOPS
+
 
 def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator[VmMoves]:
     """Yield the VMs of an upgrade with their moves in the shortest and the longest run."""

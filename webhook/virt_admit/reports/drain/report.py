@@ -21,6 +21,7 @@ from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
+from virt_admit.reports.drain import words
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +263,7 @@ def verdict(plan: Plan) -> DrainVerdict:
     and which VMs pay for it.
     """
     stops = len(plan.having(VmOutcome.STOPS))
-    cost = f" {count(stops, 'VM')} would stay stopped." if stops else ""
+    cost = words.cost(stops)
     blocked = [node for node in plan.nodes if node.drainable is False]
     whole = count(len(plan.nodes), "node")
     if blocked:
@@ -281,8 +282,8 @@ def verdict(plan: Plan) -> DrainVerdict:
         )
         sentence = f"{which}, so a drain may be blocked.{cost}"
         return _held(plan, DrainVerdict(None, bool(stops), "Unknown", sentence))
-    word = "Yes, at a cost" if stops else "Yes"
-    return _held(plan, DrainVerdict(True, bool(stops), word, f"{whole} can be drained.{cost}"))
+    sentence = f"{whole} can be drained.{cost}"
+    return _held(plan, DrainVerdict(True, bool(stops), words.yes(stops), sentence))
 
 
 def _held(plan: Plan, found: DrainVerdict) -> DrainVerdict:

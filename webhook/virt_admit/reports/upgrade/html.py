@@ -12,7 +12,7 @@ from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Wave
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.messages import count, ended, names
 from virt_admit.reports.drain.html import LEVEL_OF
-from virt_admit.reports.drain.words import in_words
+from virt_admit.reports.drain.words import cost, in_words, yes
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.causes import CauseItem, PageCause, joined, worst_first
 from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
@@ -84,7 +84,9 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     before = "".join(f" {ended(each)}" for each in first)
     if result.refused is not None:
         within += f", for {result.refused.within}, not for {result.refused.targets}"
-    return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}{before}")
+    level, word = SEVERE if result.stopped else GOOD, yes(result.stopped)
+    sentence = f"The upgrade completes within {within}.{until}{before}{cost(result.stopped)}"
+    return PageVerdict(level, word, sentence)
 
 
 def _refused(result: Rehearsal) -> Iterator[PageCause]:

@@ -19,7 +19,7 @@ from virt_admit.model.commands import argument, shell
 from virt_admit.model.messages import command_of, count, ended, names
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.sanitize import indented
-from virt_admit.reports.drain.words import down_until
+from virt_admit.reports.drain.words import cost, down_until, yes
 from virt_admit.reports.unavailable_data import not_available
 
 _MOST: Final = 8
@@ -93,7 +93,8 @@ def _of_nodes(result: Rehearsal, start: datetime.datetime | None) -> str:
     more = "more " if so_far is not None and (so_far.done or so_far.in_flight) else ""
     after = f" after {before(result.driver)}" if result.before_nodes else ""
     what = f"{nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}"
-    return f"{_yes(result)}: {what}in {span(result.duration)}{after}{until}."
+    ends = f"{what}in {span(result.duration)}{after}{until}."
+    return f"{_yes(result)}: {ends}{cost(result.stopped)}"
 
 
 def before(driver: Driver) -> str:
@@ -107,9 +108,10 @@ NODES_UNKNOWN: Final = "It cannot be determined whether the update of the nodes 
 def _yes(result: Rehearsal) -> str:
     if result.possible is False:
         return "The nodes do not hold it up. Their update alone would complete"
+    word = yes(result.stopped)
     if result.refused is None:
-        return "Yes for the pools that are not paused" if result.paused else "Yes"
-    return f"Yes for {result.refused.within}, no for {result.refused.targets}"
+        return f"{word} for the pools that are not paused" if result.paused else word
+    return f"{word} for {result.refused.within}, no for {result.refused.targets}"
 
 
 def _release(result: Rehearsal) -> Iterator[str]:
