@@ -1,13 +1,17 @@
-"""``virt-admit upgrade`` names what a possible upgrade costs in the words of ``drain --all``."""
+"""``virt-admit upgrade`` names what a possible upgrade costs, and what it risks, in the words of
+``drain``.
+"""
 
 import pytest
 
+from tests.builders import claim, manifest
 from tests.cli.rehearsals import upgrade
 from tests.cli.test_upgrade import kubevirt, node, vm
 from virt_admit.cli.commands.drain import forecast
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import KUBEVIRT
 from virt_admit.reports.html.levels import GOOD, SEVERE
 from virt_admit.reports.upgrade import html
 
@@ -42,3 +46,41 @@ def test_drain_and_upgrade_say_the_cost_alike(cluster, word, level):
     costs = "1 VM would stay stopped." if level == SEVERE else ""
     assert text.splitlines()[0].endswith(costs or " min.")
     assert costs in page.verdict.text
+
+
+def with_disk(name, on):
+    """Return a VM with a hotplugged disk."""
+    machine, vmi = vm(name, on)
+    vmi.data["spec"]["volumes"] = [
+        {
+            "name": "data",
+            "persistentVolumeClaim": {"claimName": f"data-{name}", "hotpluggable": True},
+        }
+    ]
+    volume = {"claimRef": {"namespace": "shop", "name": f"data-{name}"}, "nfs": {}}
+    shared = claim(f"data-{name}", "ReadWriteMany")
+    shared.data["spec"] |= {"volumeName": f"pv-{name}"}
+    shared.data["status"] = {"phase": "Bound"}
+    return [machine, vmi, shared, manifest("v1", "PersistentVolume", f"pv-{name}", spec=volume)]
+
+
+@pytest.mark.parametrize(("release", "risky"), [("v1.6.0", True), ("v1.6.1", False)])
+def test_what_a_drain_may_do_to_hotplugged_disks_is_said_of_the_upgrade_too(release, risky):
+    cluster = seen(with_disk("x", "a"), with_disk("y", "b"), vm("z", "a"))
+    cluster.get(KUBEVIRT, "kubevirt", "kubevirt").data["status"] = {
+        "observedKubeVirtVersion": release
+    }
+    drained = forecast(drain_plan.plan(cluster, "a"), cluster).render("text")
+    told, text = (
+        "nothing keeps the pod that attaches data-x",
+        upgrade(cluster, Options(), "text")[0],
+    )
+    page = html.page(rehearse(cluster, Options()))
+
+    assert text.startswith("Yes: ")
+    assert (told in drained, f"at risk: shop/x: {told}" in text) == (risky, risky)
+    assert ("the same may happen to shop/y\n" in text) is risky
+    shown = [
+        each.name for cause in page.causes if cause.word == "is at risk" for each in cause.items
+    ]
+    assert sorted(shown) == ["shop/x", "shop/y"] * risky

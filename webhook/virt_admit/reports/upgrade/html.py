@@ -15,6 +15,7 @@ from virt_admit.reports.drain.html import LEVEL_OF
 from virt_admit.reports.drain.words import cost, in_words, yes
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.causes import CauseItem, PageCause, joined, worst_first
+from virt_admit.reports.html.causes import grouped as alike
 from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.page import Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.unavailable_data import may_lack_vms
@@ -56,6 +57,7 @@ def page(
                 *_refused(result),
                 *_health_checks(result),
                 *joined(_moves(result.vms)),
+                *alike(_risks(result.vms)),
             )
         ),
         figures=(_gantt(result.waves),) if result.waves else (),
@@ -129,6 +131,13 @@ def _moves(vms: Sequence[VmMoves]) -> Iterator[PageCause]:
         yield PageCause(
             LEVEL_OF[vm.outcome], in_words(vm.outcome), "", text, "", (CauseItem(item),)
         )
+
+
+def _risks(vms: Sequence[VmMoves]) -> Iterator[tuple[PageCause, str]]:
+    for vm in vms:
+        if vm.risk is not None:
+            item, risk = CauseItem(f"{vm.namespace}/{vm.name}"), vm.risk
+            yield PageCause(SEVERE, "is at risk", "", risk.reason, risk.remedy, (item,)), vm.name
 
 
 def _gantt(waves: Sequence[Wave]) -> Figure:

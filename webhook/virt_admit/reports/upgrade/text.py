@@ -15,6 +15,7 @@ from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.forecasts.upgrade.upgrade_progress import NodeInFlight, UpgradeProgress
+from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.messages import command_of, count, ended, names
 from virt_admit.model.node_updates.node_phases import Phase
@@ -306,6 +307,17 @@ def _vms(result: Rehearsal) -> Iterator[str]:
         ends.setdefault(end, []).append(f"{vm.namespace}/{vm.name}")
     for end, which in ends.items():
         yield f"  {end}: {names(which)}"
+    yield from _risks(result.vms)
+
+
+def _risks(vms: Iterable[VmMoves]) -> Iterator[str]:
+    """Yield what may happen to guests although no node is held up: the first in full."""
+    found = [(f"{vm.namespace}/{vm.name}", vm.risk) for vm in vms if vm.risk is not None]
+    for name, risk in found[:1]:
+        yield f"  at risk: {name}: {risk.reason}"
+        yield f"    to do: {risk.remedy}"
+    if found[1:]:
+        yield f"  the same may happen to {names(name for name, _ in found[1:])}"
 
 
 _TIMES: Final = {0: "not at all", 1: "once", 2: "twice"}
