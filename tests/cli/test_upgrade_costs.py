@@ -2,6 +2,9 @@
 ``drain``.
 """
 
+import re
+from itertools import chain
+
 import pytest
 
 from tests.builders import claim, manifest
@@ -9,6 +12,7 @@ from tests.cli.rehearsals import upgrade
 from tests.cli.test_upgrade import kubevirt, node, vm
 from virt_admit.cli.commands.drain import forecast
 from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.targets.closed_targets import TITLE
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import KUBEVIRT
@@ -18,7 +22,7 @@ from virt_admit.reports.upgrade import html
 
 def seen(*groups):
     """Return a cluster of two nodes with room, of which everything can be read."""
-    return Snapshot([node("a"), node("b"), *sum(groups, []), kubevirt()], ["*"])
+    return Snapshot([node("a"), node("b"), *chain.from_iterable(groups), kubevirt()], ["*"])
 
 
 def answers(cluster):
@@ -84,3 +88,52 @@ def test_what_a_drain_may_do_to_hotplugged_disks_is_said_of_the_upgrade_too(rele
         each.name for cause in page.causes if cause.word == "is at risk" for each in cause.items
     ]
     assert sorted(shown) == ["shop/x", "shop/y"] * risky
+
+
+TAINT = [{"key": "dedicated", "effect": "NoSchedule"}]
+UNSERVED = node("c", {"kubevirt.io/schedulable": "false"})
+
+
+def closing(*groups, third, complete=("*",)):
+    """Return what both verbs say about a third node that takes no VM."""
+    objects = [node("a"), node("b"), third, *chain.from_iterable(groups), kubevirt()]
+    cluster = Snapshot(objects, complete)
+    plan = drain_plan.plan(cluster)
+    drained, text = plan.closed, upgrade(cluster, Options(), "text")[0]
+    said = _reasons(text)
+    assert said == {each.reason for each in drained}
+    assert said == _reasons(forecast(plan, cluster).render("text"))
+    assert (TITLE in dict(html.page(rehearse(cluster, Options())).notes)) is bool(said)
+    return said
+
+
+def _reasons(text):
+    return set(re.findall(r"^No VM can go to c now: (.*)$", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("third", "said"),
+    [
+        (node("c"), set()),
+        (node("c", unschedulable=True), {"cordoned"}),
+        (node("c", taints=TAINT), {"taint dedicated"}),
+        (node("c", unschedulable=True, taints=TAINT), {"cordoned; taint dedicated"}),
+        (UNSERVED, {"virt-handler is not serving it"}),
+        (node("c", memory="1Gi"), set()),  # it has no room: that may change during the upgrade
+    ],
+)
+def test_a_node_that_takes_no_vm_is_named_although_the_upgrade_completes(third, said):
+    assert closing(vm("x", "a"), vm("y", "b"), third=third) == said
+
+
+def test_a_node_that_is_meant_for_some_vms_is_not_closed():
+    tolerant = vm("z", "c")
+    tolerant[1].data["spec"]["tolerations"] = [{"operator": "Exists"}]
+    tainted, cordoned = node("c", taints=TAINT), node("c", unschedulable=True)
+    assert closing(vm("x", "a"), tolerant, third=tainted) == set()
+    assert closing(vm("x", "a"), vm("z", "c"), third=cordoned) == {"cordoned"}
+
+
+def test_where_vms_could_not_be_read_no_node_is_called_closed():
+    read = ("nodes", "pods", "virtualmachines.kubevirt.io")
+    assert closing(vm("x", "a"), third=node("c", unschedulable=True), complete=read) == set()

@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.pod_evictions import Need
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
+from virt_admit.forecasts.drain.targets.closed_targets import ClosedTarget
 from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
@@ -163,12 +164,17 @@ class DrainReport:
     """The data that could not be read."""
     uncovered: tuple[str, ...] | None
     """Nodes with VMs that no health check can remediate. Null: it cannot be determined."""
+    takes_no_vm: tuple[ClosedTarget, ...]
+    """Nodes to which no VM of another one can go now, for a reason of the node itself.
+    Empty for named nodes.
+    """
 
 
 def report(plan: Plan) -> DrainReport:
     """Return the report of a plan."""
     nodes, updates = tuple(map(node_report, plan.nodes)), _updates(plan)
-    return DrainReport(1, plan.drainable, nodes, updates, plan.unseen, plan.uncovered)
+    rest = plan.unseen, plan.uncovered, plan.closed
+    return DrainReport(1, plan.drainable, nodes, updates, *rest)
 
 
 def node_report(node: NodePlan) -> DrainedNode:

@@ -8,6 +8,7 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from virt_admit.forecasts.drain.targets import closed_targets
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Wave
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.messages import count, ended, names
@@ -190,6 +191,7 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
 def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
     if result.progress is not None:
         yield "So far", (so_far(result.progress),)
+    yield closed_targets.TITLE, tuple(closed_targets.lines(result.closed))
     yield "What objects around the stops report", tuple(map(str, result.reported))
     yield "The estimate rests on", result.conditions
     yield "Not available", result.unseen

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 
 from virt_admit.forecasts.drain.control.held_operators import StuckOperator
+from virt_admit.forecasts.drain.targets import closed_targets
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop
@@ -52,7 +53,7 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     lines += map(str, result.reported)
     lines += [""] if result.reported else []
     lines += _waves(result, start)
-    lines += _vms(result)
+    lines += [*_vms(result), *closed_targets.lines(result.closed)]
     lines += _health_checks(result)
     lines += [
         f"{saving.setting} {saving.before} → {saving.after} saves up to {hours(saving.seconds)}"
