@@ -32,6 +32,7 @@ node a: 2 VMs: 1 stays stopped, 1 restarts elsewhere
   restarts elsewhere  shop/cache  None; runStrategy Always
 
 2 nodes without VMs: c, d
+No VM can go to b now: cordoned
 Updates of running VMs (LiveMigrate): 3 migrated, 1 never
   never: shop/oracle (it cannot migrate: DisksNotLiveMigratable)
 No health check can remediate 2 nodes with VMs, which would not restart after a loss: a, b

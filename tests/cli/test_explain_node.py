@@ -54,6 +54,17 @@ def test_drain_and_loss_on_one_page(explain):
     assert data["outage"] == lost["outages"][0]
 
 
+def test_a_node_that_takes_no_vm(explain):
+    world = [motion.node("c", unschedulable=True), *WORLD]
+    _, text = explain(*world, node="node/c", form="text")
+    _, data = explain(*world, node="node/c")
+    assert "  takes VMs     none now: cordoned\n" in text
+    assert data["upgrade"]["takes_no_vm"] == "cordoned"
+    _, drained = explain(*world, node="--all", verb="drain")
+    assert drained["takes_no_vm"] == [{"node": "c", "reason": "cordoned"}]
+    assert explain(*world)[1]["upgrade"]["takes_no_vm"] is None
+
+
 def test_the_text(explain):
     _, text = explain(*WORLD, CHECK, SNR, form="text")
     words = [" ".join(line.split()) for line in text.splitlines()]

@@ -20,9 +20,11 @@ from virt_admit.reports.upgrade import text as upgrade_text
 from virt_admit.rule import Action, DrainAdvice, Finding, RuleOptions, Urgency
 from virt_admit.rules import listed_rules
 
-VERSIONS = {"KubeVirt": "kubevirt.io/v1", "Plan": "upgrade.cattle.io/v1"} | dict.fromkeys(
-    ("VirtualMachine", "VirtualMachineInstance"), "kubevirt.io/v1"
-)
+VERSIONS = {
+    "KubeVirt": "kubevirt.io/v1",
+    "HyperConverged": "hco.kubevirt.io/v1beta1",
+    "Plan": "upgrade.cattle.io/v1",
+} | dict.fromkeys(("VirtualMachine", "VirtualMachineInstance"), "kubevirt.io/v1")
 MISSING = "its network, NetworkAttachmentDefinition shop/vlan{}, does not exist"
 SEE = "kubectl get networkattachmentdefinition -n shop"
 
@@ -261,6 +263,32 @@ def test_a_vm_and_its_vmi():
     ]
     differs = vmi._replace(message="only node w2 can run this VM.")
     assert len(told(vm, differs)) == 2
+
+
+@pytest.mark.parametrize("action", [Action.WARN, Action.AUDIT])
+@pytest.mark.parametrize(
+    ("name", "owner", "once"),
+    [
+        ("kubevirt-main", None, True),
+        ("kubevirt", "main", True),
+        ("kubevirt", None, False),
+        ("kubevirt-other", None, False),
+    ],
+)
+def test_a_setting_of_hyperconverged_and_of_its_kubevirt(action, name, owner, once):
+    said = "outdated VMs wait. List LiveMigrate"
+    hco = row(
+        "workload-update-disabled", "HyperConverged", "main", f"{said}, or remove it.", action
+    )
+    written = row("workload-update-disabled", "KubeVirt", name, f"{said}.", action)
+    if owner:
+        references = [{"kind": "HyperConverged", "name": owner, "controller": True}]
+        written.result.obj.data["metadata"]["ownerReferences"] = references
+    names = [each[1] for each in told(written, hco)]
+    assert "HyperConverged/shop/main" in names
+    assert len(names) == (1 if once else 2)
+    differs = written._replace(message="hotplugs wait. List LiveMigrate.")
+    assert len(told(differs, hco)) == 2
 
 
 def test_advice_about_a_vm_that_cannot_run_is_named_alone():

@@ -121,7 +121,10 @@ WHERE_TO_LOOK = {
     "cluster-update-held": (
         r"virt-admit upgrade|kubectl (describe clusteroperator|annotate pvc|logs) "
     ),
-}
+} | dict.fromkeys(
+    ("workload-update-evict-not-restarted", "nm-vm-will-stop"),
+    r"kubectl (edit vm|describe vmi) \S+ -n \S+$",  # their run strategy is to be set
+)
 
 
 @pytest.mark.parametrize("rule_id", WHERE_TO_LOOK)

@@ -142,6 +142,33 @@ def test_a_vm_that_arrives_is_listed_on_its_target_and_counted_on_its_source():
     assert drain(snapshot, "b", "text")[1] == 0
 
 
+SOON = "arrives from a in a moment"
+
+
+@pytest.mark.parametrize(
+    ("container", "outcome"), [("ContainerCreating", MIGRATES), ("ImagePullBackOff", UNKNOWN)]
+)
+def test_what_keeps_a_target_pod_from_starting_is_told_at_both_nodes(container, outcome):
+    waits = [{"name": "compute", "state": {"waiting": {"reason": container}}}]
+    pod = target(phase="Pending", conditions=[], containerStatuses=waits)
+    snapshot = cluster(vmi(**MARKED), LAUNCHER, migration(phase="Scheduling"), pod)
+    (arriving,) = drain_plan.plan(snapshot, "b").nodes[0].visitors
+
+    assert (row(snapshot).outcome, arriving.outcome) == (outcome, outcome)
+    assert (SOON in arriving.reason) is (outcome == MIGRATES)
+    assert (SOON in drain(snapshot, "b", "text")[0]) is (outcome == MIGRATES)
+
+
+@pytest.mark.parametrize("case", ["aborting", "silent"])
+def test_a_migration_that_is_cancelled_or_whose_node_is_silent_does_not_arrive_soon(case):
+    silent = node("b", ready="Unknown")
+    objects = CASES["running" if case == "silent" else case][1]
+    snapshot = cluster(*objects, *([silent] if case == "silent" else []))
+    (arriving,) = drain_plan.plan(snapshot, "b").nodes[0].visitors
+
+    assert "if it arrives from a after all" in arriving.reason
+
+
 def test_a_vm_that_has_left_is_listed_until_its_old_pod_ends():
     left = [vmi(on="b"), LAUNCHER, launcher(on="b", suffix="2", age=100)]
     (found,) = drain_plan.plan(cluster(*left), "a").nodes[0].visitors

@@ -27,6 +27,8 @@ from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.room import crowded_vms
 from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
+from virt_admit.forecasts.drain.targets import closed_targets
+from virt_admit.forecasts.drain.targets.closed_targets import ClosedTarget
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Update, running, update
 from virt_admit.forecasts.placement import preemption_effects
@@ -199,6 +201,8 @@ class Plan:
     """
     unsure: tuple[str, ...] = ()
     """What may stop an upgrade so, and could not be determined."""
+    closed: tuple[ClosedTarget, ...] = ()
+    """The nodes to which no VM of another one can go now, where all of them are known."""
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome on all nodes."""
@@ -251,7 +255,14 @@ def plan(
         unread_nodes=unread_nodes,
         uncovered=_uncovered(plans, cluster) if whole else None,
         held=tuple(chain.from_iterable(held(cluster) for held in _HELD)) if whole else (),
+        closed=_closed(plans, cluster) if whole and VMI not in cluster.cached(_unread) else (),
     )
+
+
+def _closed(plans: Sequence[NodePlan], cluster: Cluster) -> tuple[ClosedTarget, ...]:
+    placements = {node.name: [row.placement for row in node.forecasts] for node in plans}
+    updated = {node.name for node in plans if node.update is not None}
+    return closed_targets.closed(placements, updated, cluster)
 
 
 def node_names(cluster: Cluster) -> list[str]:

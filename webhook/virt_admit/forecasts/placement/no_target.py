@@ -22,6 +22,7 @@ from virt_admit.forecasts.placement.refusals import (
     crowded_domains,
     dying_claims,
     fenced_nodes,
+    repelling_pods,
     unreached_nodes,
     unserved_nodes,
     volume_limits,
@@ -436,9 +437,12 @@ def _told(refusals: Mapping[str, str], lacked: str = "") -> str:
         for cause in _causes({name: why}, lacked):
             owners.setdefault(cause, []).append(name)
     full: dict[str, list[str]] = {}
+    repelled = repelling_pods.together(owners)
     every = []
     for cause, nodes in owners.items():
-        if cause.startswith(f"{PODS}: "):  # each node alike: its limit is the cause
+        if (told := repelled.get(cause, cause)) != cause:
+            every += [told] if told else []
+        elif cause.startswith(f"{PODS}: "):  # each node alike: its limit is the cause
             full.setdefault(cause.partition(", ")[0], []).extend(nodes)
         elif cause in common or len(nodes) == len(refusals) or " missing on " in cause:
             every.append(cause)

@@ -14,6 +14,7 @@ from virt_admit.forecasts.drain.control import held_operators
 from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.room.crowded_vms import TOLD
+from virt_admit.forecasts.drain.targets.closed_targets import ClosedTarget
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.upgrade import (
@@ -133,6 +134,8 @@ class Rehearsal:
     """What an update under way does before the nodes, from which times count; empty: nothing."""
     paused: tuple[str, ...] = ()
     """Pools that are paused as they are meant to be. ``possible`` is about the other nodes."""
+    closed: tuple[ClosedTarget, ...] = ()
+    """The nodes to which no VM of another one can go now: the others have to have the room."""
 
     @property
     def possible(self) -> bool | None:
@@ -141,6 +144,11 @@ class Rehearsal:
         if True in holds:
             return False
         return None if None in holds and self.nodes_complete else self.nodes_complete
+
+    @property
+    def stopped(self) -> int:
+        """The number of VMs that it shuts down for good: what a possible upgrade costs."""
+        return sum(vm.stays_stopped for vm in self.vms)
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -188,7 +196,7 @@ def run(
     result = _run(cluster, options, plan, progress, fixed, in_order, forecast_only=forecast_only)
     said = {stop.reason for stop in result.stops}
     held = (each for each in held_operators.of_cluster(cluster) if each.reason not in said)
-    result = replace(result, operators=tuple(held))
+    result = replace(result, operators=tuple(held), closed=plan.closed)
     if any(each.holds is None for each in result.operators):
         blind = [*more_may_exist(cluster, CAPI_MACHINE), *more_may_exist(cluster, NODE)]
         unseen = (*result.unseen, *(each.what for each in blind))

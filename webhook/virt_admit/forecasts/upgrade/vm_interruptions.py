@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from virt_admit.forecasts.drain import vm_downtime
+from virt_admit.forecasts.drain import migration_doubts, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.drain.vm_downtime import NONE, Downtime
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
@@ -16,6 +16,14 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubevirt.instances import migration_timeouts
 from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import cut_middle, names
+
+
+@dataclass(frozen=True, slots=True)
+class VmRisk:
+    """What may happen to a guest that migrates, although the drain of its node ends."""
+
+    reason: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +43,18 @@ class VmMoves:
     """How long migrations may pause the guest in all. None: it cannot be determined."""
     unless: str = ""
     """When the VM stays off although its node comes back; empty: it does not."""
+    risk: VmRisk | None = None
+    """What a drain may do to its guest, as ``drain`` says. None: nothing is known."""
 
     @property
     def is_down_in_place(self) -> bool:
         """Whether its guest is shut down and does not start on another node."""
         return bool(self.shutdowns) and self.outcome in (VmOutcome.STOPS, VmOutcome.AWAITS_NODE)
+
+    @property
+    def stays_stopped(self) -> bool:
+        """Whether the upgrade shuts its guest down for good."""
+        return bool(self.shutdowns) and self.outcome is VmOutcome.STOPS
 
 
 def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator[VmMoves]:
@@ -65,7 +80,15 @@ def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator
             None if is_lost else downtime(row, stopped, away),
             paused(row, moves, cluster),
             row.unless,
+            _risk(row, cluster) if moves else None,
         )
+
+
+def _risk(row: Forecast, cluster: Cluster) -> VmRisk | None:
+    if row.outcome is not VmOutcome.MIGRATES:
+        return None
+    found = migration_doubts.side_effect(row.vmi, cluster)
+    return VmRisk(found.reason, found.remedy) if found is not None else None
 
 
 def lost(runs: Sequence[Outcome]) -> Iterator[str]:

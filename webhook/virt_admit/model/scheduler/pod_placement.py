@@ -73,6 +73,14 @@ class Placement:
             if causes and not self._may_take(name)
         }
 
+    def refusal(self, name: str) -> str:
+        """Return all causes for which a node refuses the pod; empty: it may take it."""
+        if name in (self.without, self.preempting):
+            return ""
+        causes = self.judged.get(name)
+        taken = causes and not self._may_take(name)
+        return (causes or "") if taken else self.by_labels.refusing.get(name, "")
+
     @property
     def has_candidate(self) -> bool:
         return not self.unseen and next(self._open(), None) is not None

@@ -11,6 +11,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
+from virt_admit.forecasts.drain.targets import closed_targets
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -258,6 +259,7 @@ def _notes(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     waits = [(f"{wait.subject}: {wait.reason}", name) for name, wait in every]
     yield "What the drain waits for", _by_text(waits)
     yield "Notes", _by_text([(note, node.name) for node in plan.nodes for note in node.notes])
+    yield closed_targets.TITLE, tuple(closed_targets.lines(plan.closed))
     if plan.methods is not None:
         missed = _by_text(
             [

@@ -15,12 +15,14 @@ from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.pod_evictions import Need
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
+from virt_admit.forecasts.drain.targets.closed_targets import ClosedTarget
 from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
+from virt_admit.reports.drain import words
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +164,17 @@ class DrainReport:
     """The data that could not be read."""
     uncovered: tuple[str, ...] | None
     """Nodes with VMs that no health check can remediate. Null: it cannot be determined."""
+    takes_no_vm: tuple[ClosedTarget, ...]
+    """Nodes to which no VM of another one can go now, for a reason of the node itself.
+    Empty for named nodes.
+    """
 
 
 def report(plan: Plan) -> DrainReport:
     """Return the report of a plan."""
     nodes, updates = tuple(map(node_report, plan.nodes)), _updates(plan)
-    return DrainReport(1, plan.drainable, nodes, updates, plan.unseen, plan.uncovered)
+    rest = plan.unseen, plan.uncovered, plan.closed
+    return DrainReport(1, plan.drainable, nodes, updates, *rest)
 
 
 def node_report(node: NodePlan) -> DrainedNode:
@@ -262,7 +269,7 @@ def verdict(plan: Plan) -> DrainVerdict:
     and which VMs pay for it.
     """
     stops = len(plan.having(VmOutcome.STOPS))
-    cost = f" {count(stops, 'VM')} would stay stopped." if stops else ""
+    cost = words.cost(stops)
     blocked = [node for node in plan.nodes if node.drainable is False]
     whole = count(len(plan.nodes), "node")
     if blocked:
@@ -281,8 +288,8 @@ def verdict(plan: Plan) -> DrainVerdict:
         )
         sentence = f"{which}, so a drain may be blocked.{cost}"
         return _held(plan, DrainVerdict(None, bool(stops), "Unknown", sentence))
-    word = "Yes, at a cost" if stops else "Yes"
-    return _held(plan, DrainVerdict(True, bool(stops), word, f"{whole} can be drained.{cost}"))
+    sentence = f"{whole} can be drained.{cost}"
+    return _held(plan, DrainVerdict(True, bool(stops), words.yes(stops), sentence))
 
 
 def _held(plan: Plan, found: DrainVerdict) -> DrainVerdict:

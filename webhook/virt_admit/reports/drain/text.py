@@ -11,6 +11,7 @@ from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.states.vm_states_times import moment
+from virt_admit.forecasts.drain.targets import closed_targets
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.placement.components import busy_volumes
@@ -245,6 +246,7 @@ def _whole(result: Plan) -> Iterator[str]:
     if empty:
         yield f"{count(len(empty), 'node')} without VMs: {names(sorted(empty))}"
     yield from _notes_of(empty, result)
+    yield from closed_targets.lines(result.closed)
     if result.methods is not None:
         by_reach = Counter(update.reach for update in result.updates)
         reaches = ", ".join(f"{by_reach[reach]} {reach}" for reach in Reach if by_reach[reach])

@@ -9,6 +9,7 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.messages import count
 
 _IN_SECONDS: Final = 120
 _IN_MINUTES: Final = 120 * 60
@@ -30,6 +31,18 @@ def in_words(outcome: str) -> str:
     value.
     """
     return "stays stopped" if outcome == VmOutcome.STOPS else outcome
+
+
+def yes(stopped: int) -> str:
+    """Return the word of an answer that is yes, by the number of VMs that stop for good."""
+    return "Yes, at a cost" if stopped else "Yes"
+
+
+def cost(stopped: int) -> str:
+    """Return the sentence about VMs that stop for good, with a space before; empty: there are
+    none.
+    """
+    return f" {count(stopped, 'VM')} would stay stopped." if stopped else ""
 
 
 _STATES: Final[Mapping[str, str]] = {
@@ -65,7 +78,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     Flag.LEFTOVER: "its node is not cordoned",
     Flag.TAINTED: "it moves because of a taint",
     Flag.FOREIGN: "not by a drain",
-    Flag.ARRIVING: "it just arrives",
+    Flag.ARRIVING: "this node is its target",
     Flag.COPYING: "its disks go to other claims",
 }
 

@@ -7,10 +7,12 @@ its rule declares: ``urgency``, ``effect`` and ``drain_advice`` of ``RuleOptions
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import mentions
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ReportRow, where
@@ -22,7 +24,9 @@ def told_once(rows: Sequence[ReportRow]) -> list[ReportRow]:
 
     A row that stands for others is where the first of them was.
     """
-    return _by_strategy(_by_object(_by_remedy(_without_advice(_by_vm(sorted(rows, key=_urgency))))))
+    return _by_strategy(
+        _by_object(_by_remedy(_without_advice(_by_owner(sorted(rows, key=_urgency)))))
+    )
 
 
 def _urgency(row: ReportRow) -> int:
@@ -59,17 +63,44 @@ _MOST: Final = 8
 """Causes with the same command that a row is compared with."""
 
 
-def _by_vm(rows: Sequence[ReportRow]) -> list[ReportRow]:
-    """Return the rows without those of VMIs that repeat what the same rule says of their VM."""
-    own = (row for row in rows if row.result.obj.kind == VM.kind and _counts(row))
-    vms = {(*_vm(row), row.rule, row.message): row for row in own}
+def _by_owner(rows: Sequence[ReportRow]) -> list[ReportRow]:
+    """Return the rows without those that repeat what the same rule says of the object that writes
+    theirs: of VMIs, and of the KubeVirt object of HyperConverged.
+    """
+    own = (row for row in rows if row.result.obj.kind in _WRITERS and _counts(row))
+    owners = {(row.result.obj.kind, *_vm(row), row.rule, _problem(row)): row for row in own}
     groups: dict[int, list[ReportRow]] = {}
     for row in rows:
-        key = (*_vm(row), row.rule, row.message)
-        first = vms.get(key) if row.result.obj.kind == VMI.kind else None
-        if first is not None and first.word == row.word:
-            groups.setdefault(id(first), [first]).append(row)
+        for kind, name in _writer(row.result.obj):
+            place = kind, row.result.cluster, row.result.obj.namespace, name
+            first = owners.get((*place, row.rule, _problem(row)))
+            if first is not None and first.word == row.word:
+                groups.setdefault(id(first), [first]).append(row)
     return _joined(rows, groups.values())
+
+
+_WRITERS: Final = frozenset((VM.kind, HCO.kind))
+_SETTINGS: Final = frozenset((KUBEVIRT.kind, HCO.kind))
+_OF_HCO: Final = "kubevirt-"
+"""How HyperConverged names its KubeVirt object, before its own name
+(kubevirt/hyperconverged-cluster-operator:
+controllers/handlers/kubevirt.go#NewKubeVirtWithNameOnly).
+"""
+
+
+def _writer(obj: Object) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the name of an object that may write another one."""
+    if obj.kind == VMI.kind:
+        yield VM.kind, obj.name
+    elif obj.kind == KUBEVIRT.kind:
+        written = obj.name.removeprefix(_OF_HCO) if obj.name.startswith(_OF_HCO) else ""
+        yield from ((HCO.kind, name) for name in (vmis.owner(obj, HCO.kind), written) if name)
+
+
+def _problem(row: ReportRow) -> str:
+    """Return what is compared: without the remedy of a setting, whose field has two names."""
+    told = row.message
+    return told.partition(". ")[0] if row.result.obj.kind in _SETTINGS else told
 
 
 def _by_remedy(rows: Sequence[ReportRow]) -> list[ReportRow]:

@@ -8,13 +8,15 @@ import datetime
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from virt_admit.forecasts.drain.targets import closed_targets
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Wave
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.messages import count, ended, names
 from virt_admit.reports.drain.html import LEVEL_OF
-from virt_admit.reports.drain.words import in_words
+from virt_admit.reports.drain.words import cost, in_words, yes
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.causes import CauseItem, PageCause, joined, worst_first
+from virt_admit.reports.html.causes import grouped as alike
 from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.page import Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.unavailable_data import may_lack_vms
@@ -56,6 +58,7 @@ def page(
                 *_refused(result),
                 *_health_checks(result),
                 *joined(_moves(result.vms)),
+                *alike(_risks(result.vms)),
             )
         ),
         figures=(_gantt(result.waves),) if result.waves else (),
@@ -84,7 +87,9 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     before = "".join(f" {ended(each)}" for each in first)
     if result.refused is not None:
         within += f", for {result.refused.within}, not for {result.refused.targets}"
-    return PageVerdict(GOOD, "Yes", f"The upgrade completes within {within}.{until}{before}")
+    level, word = SEVERE if result.stopped else GOOD, yes(result.stopped)
+    sentence = f"The upgrade completes within {within}.{until}{before}{cost(result.stopped)}"
+    return PageVerdict(level, word, sentence)
 
 
 def _refused(result: Rehearsal) -> Iterator[PageCause]:
@@ -127,6 +132,13 @@ def _moves(vms: Sequence[VmMoves]) -> Iterator[PageCause]:
         yield PageCause(
             LEVEL_OF[vm.outcome], in_words(vm.outcome), "", text, "", (CauseItem(item),)
         )
+
+
+def _risks(vms: Sequence[VmMoves]) -> Iterator[tuple[PageCause, str]]:
+    for vm in vms:
+        if vm.risk is not None:
+            item, risk = CauseItem(f"{vm.namespace}/{vm.name}"), vm.risk
+            yield PageCause(SEVERE, "is at risk", "", risk.reason, risk.remedy, (item,)), vm.name
 
 
 def _gantt(waves: Sequence[Wave]) -> Figure:
@@ -179,6 +191,7 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
 def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
     if result.progress is not None:
         yield "So far", (so_far(result.progress),)
+    yield closed_targets.TITLE, tuple(closed_targets.lines(result.closed))
     yield "What objects around the stops report", tuple(map(str, result.reported))
     yield "The estimate rests on", result.conditions
     yield "Not available", result.unseen

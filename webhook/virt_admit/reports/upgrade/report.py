@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from virt_admit.forecasts.drain.control.held_operators import StuckOperator
+from virt_admit.forecasts.drain.targets.closed_targets import ClosedTarget
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, Wave
@@ -125,6 +126,8 @@ class UpgradeReport:
     """MachineConfigPools that are paused as they are meant to be.
     ``possible`` is about the other nodes.
     """
+    takes_no_vm: tuple[ClosedTarget, ...]
+    """Nodes to which no VM of another one can go now, for a reason of the node itself."""
 
 
 def report(result: Rehearsal) -> UpgradeReport:
@@ -154,6 +157,7 @@ def report(result: Rehearsal) -> UpgradeReport:
         refused=result.refused,
         before_nodes=result.before_nodes or None,
         paused=result.paused,
+        takes_no_vm=result.closed,
     )
 
 

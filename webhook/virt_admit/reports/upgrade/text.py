@@ -10,16 +10,18 @@ from itertools import islice
 from typing import Final
 
 from virt_admit.forecasts.drain.control.held_operators import StuckOperator
+from virt_admit.forecasts.drain.targets import closed_targets
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.forecasts.upgrade.upgrade_progress import NodeInFlight, UpgradeProgress
+from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.messages import command_of, count, ended, names
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.sanitize import indented
-from virt_admit.reports.drain.words import down_until
+from virt_admit.reports.drain.words import cost, down_until, yes
 from virt_admit.reports.unavailable_data import not_available
 
 _MOST: Final = 8
@@ -51,7 +53,7 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     lines += map(str, result.reported)
     lines += [""] if result.reported else []
     lines += _waves(result, start)
-    lines += _vms(result)
+    lines += [*_vms(result), *closed_targets.lines(result.closed)]
     lines += _health_checks(result)
     lines += [
         f"{saving.setting} {saving.before} → {saving.after} saves up to {hours(saving.seconds)}"
@@ -93,7 +95,8 @@ def _of_nodes(result: Rehearsal, start: datetime.datetime | None) -> str:
     more = "more " if so_far is not None and (so_far.done or so_far.in_flight) else ""
     after = f" after {before(result.driver)}" if result.before_nodes else ""
     what = f"{nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}"
-    return f"{_yes(result)}: {what}in {span(result.duration)}{after}{until}."
+    ends = f"{what}in {span(result.duration)}{after}{until}."
+    return f"{_yes(result)}: {ends}{cost(result.stopped)}"
 
 
 def before(driver: Driver) -> str:
@@ -107,9 +110,10 @@ NODES_UNKNOWN: Final = "It cannot be determined whether the update of the nodes 
 def _yes(result: Rehearsal) -> str:
     if result.possible is False:
         return "The nodes do not hold it up. Their update alone would complete"
+    word = yes(result.stopped)
     if result.refused is None:
-        return "Yes for the pools that are not paused" if result.paused else "Yes"
-    return f"Yes for {result.refused.within}, no for {result.refused.targets}"
+        return f"{word} for the pools that are not paused" if result.paused else word
+    return f"{word} for {result.refused.within}, no for {result.refused.targets}"
 
 
 def _release(result: Rehearsal) -> Iterator[str]:
@@ -304,6 +308,17 @@ def _vms(result: Rehearsal) -> Iterator[str]:
         ends.setdefault(end, []).append(f"{vm.namespace}/{vm.name}")
     for end, which in ends.items():
         yield f"  {end}: {names(which)}"
+    yield from _risks(result.vms)
+
+
+def _risks(vms: Iterable[VmMoves]) -> Iterator[str]:
+    """Yield what may happen to guests although no node is held up: the first in full."""
+    found = [(f"{vm.namespace}/{vm.name}", vm.risk) for vm in vms if vm.risk is not None]
+    for name, risk in found[:1]:
+        yield f"  at risk: {name}: {risk.reason}"
+        yield f"    to do: {risk.remedy}"
+    if found[1:]:
+        yield f"  the same may happen to {names(name for name, _ in found[1:])}"
 
 
 _TIMES: Final = {0: "not at all", 1: "once", 2: "twice"}

@@ -33,7 +33,8 @@ def check(obj: Object, context: Context) -> Findings:
     node = maintenance.node(obj)
     evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
-    stopped: list[str] = []
+    stopped: list[Object] = []
+    told: list[str] = []
     for vmi in evictions.having(Effect.SHUTS_DOWN):
         try:
             after = vmis.comes_back(vmi, context.cluster)
@@ -41,10 +42,12 @@ def check(obj: Object, context: Context) -> Findings:
             yield unseen
             continue
         if not after.comes:
-            stopped.append(f"{vmi.full_name} ({after.why})")
+            stopped.append(vmi)
+            told.append(f"{vmi.full_name} ({after.why})")
     if stopped:
         yield Finding(
             node.path,
             "the drain shuts down these VMs and KubeVirt does not start them again: "
-            f"{names(stopped, 80)}. Set runStrategy: Always, or start them manually.",
+            f"{names(told, 80)}. Set runStrategy: Always, or start them manually.",
+            command=vmis.edit(stopped),
         )

@@ -31,7 +31,8 @@ def check(obj: Object, context: Context) -> Findings:
         return
     cluster = context.cluster
     migrates_first = workload_updates.LIVE_MIGRATE in methods
-    off: list[str] = []
+    off: list[Object] = []
+    told: list[str] = []
     unseen: Unseen | None = None
     for vmi, migratable, eviction in workload_updates.evictions(obj, cluster):
         if eviction is not Eviction.SHUTS_DOWN or (migrates_first and migratable is not False):
@@ -40,13 +41,15 @@ def check(obj: Object, context: Context) -> Findings:
         if isinstance(after, Unseen):
             unseen = unseen or after
         elif not after.comes:
-            off.append(f"{vmi.full_name} ({after.why})")
+            off.append(vmi)
+            told.append(f"{vmi.full_name} ({after.why})")
     if off:
         yield Finding(
             workload_updates.listed(obj).path,
-            f"an update shuts down {count(len(off), 'VM')} without a restart: {names(off, 40)}. "
+            f"an update shuts down {count(len(off), 'VM')} without a restart: {names(told, 40)}. "
             "Write runStrategy: Always, or start them manually.",
             value=(workload_updates.EVICT, migrates_first, len(off)),
+            command=vmis.edit(off),
         )
     if unseen:
         yield unseen

@@ -106,7 +106,7 @@ def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) ->
     result = vm_states_targets.on_its_own_node(vmi, found, cluster) or _RULINGS[found.state](case)
     if found.silent:
         result = _to_silent_node(result, found)
-    reason = "; ".join((result.reason, *_of_flags(case)))
+    reason = "; ".join((result.reason, *_of_flags(case, result.effect)))
     return result._replace(
         reason=reason, remedy=result.remedy or evacuation_marks.way_to_stay(vmi, found, cluster)
     )
@@ -122,10 +122,15 @@ def _to_silent_node(ruled: Ruling, found: VmState) -> Ruling:
     return Ruling(StateEffect.WAITS if ends else StateEffect.UNKNOWN, reason, remedy)
 
 
-def _of_flags(case: Case) -> Iterator[str]:
+def _of_flags(case: Case, effect: StateEffect) -> Iterator[str]:
     found = case.found
     if Flag.ARRIVING in found.flags:
-        yield f"it arrives from {found.source} in a moment, then has to leave again"
+        arrives = effect is StateEffect.WAITS and found.placed
+        yield (
+            f"it arrives from {found.source} in a moment, then has to leave again"
+            if arrives
+            else f"if it arrives from {found.source} after all, it has to leave again"
+        )
     if Flag.LEFTOVER in found.flags:
         yield evacuation_marks.words(case.vmi, case.cluster)
     if Flag.TAINTED in found.flags:

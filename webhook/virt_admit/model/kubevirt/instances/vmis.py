@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from virt_admit.model.commands import about, kubectl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, each, entry, unlisted
 from virt_admit.model.kubernetes.kinds import VM, VMI
@@ -136,6 +137,15 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
     if after is Then.RESTARTED:
         return Return(True, why)
     return Return(False, why, "start it by hand afterwards, or set runStrategy Always")
+
+
+def edit(found: Sequence[Object]) -> str:
+    """Return the command that edits the VM of the first VMI that has one; if none has, the one that
+    shows the first VMI.
+    """
+    own = ((owner(vmi, VM.kind), vms.namespace_of(vmi)) for vmi in found)
+    edits = (kubectl("edit", VM, name, namespace) for name, namespace in own if name)
+    return next(edits, about("describe", found[0], VMI) if found else "")
 
 
 def may_return(vmi: Object, cluster: Cluster) -> bool:

@@ -116,7 +116,8 @@ def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     begin, end = (None if begun else wave.start, wave.end) if wave is not None else (None, None)
     before = upgrade.before_nodes or None
     because = rehearsed.because(upgrade, name)
-    return UpgradeOfNode(upgrade.possible, because, begin, end, stops, before)
+    closed = next((each.reason for each in upgrade.closed if each.node == name), None)
+    return UpgradeOfNode(upgrade.possible, because, begin, end, stops, before, closed)
 
 
 def _rules(

@@ -46,6 +46,10 @@ class UpgradeOfNode:
     """What an update under way does before the nodes. Times count from their begin. Null:
     nothing.
     """
+    takes_no_vm: str | None = None
+    """Why no VM of another node can go to this one now, as ``upgrade`` says. Null:
+    it may take one.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,8 @@ def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str
     if found.end is not None and found.possible is not False:
         yield _begin(found)
         yield "ends after", span(found.end)
+    if found.takes_no_vm is not None:
+        yield "takes VMs", f"none now: {once(found.takes_no_vm, said)}"
     for stop in found.stops:
         subject, colon, why = stop.partition(": ")
         yield "stops here", f"{subject}{colon}{once(why, said)}"
