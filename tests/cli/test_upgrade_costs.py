@@ -117,6 +117,7 @@ def _reasons(text):
         (node("c"), set()),
         (node("c", unschedulable=True), {"cordoned"}),
         (node("c", taints=TAINT), {"taint dedicated"}),
+        (node("c", {"node-role.kubernetes.io/control-plane": ""}, taints=TAINT), set()),
         (node("c", unschedulable=True, taints=TAINT), {"cordoned; taint dedicated"}),
         (UNSERVED, {"virt-handler is not serving it"}),
         (node("c", memory="1Gi"), set()),  # it has no room: that may change during the upgrade

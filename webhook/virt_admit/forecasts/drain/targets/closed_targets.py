@@ -14,9 +14,9 @@ from typing import Final
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE, is_control_plane
 from virt_admit.model.kubevirt.launcher import launcher_pod, without_kvm
-from virt_admit.model.lookups import grouped
+from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pod_placement import Placement
 
@@ -66,7 +66,10 @@ def _causes(
     if common and without_kvm.is_off(name, cluster):
         return (without_kvm.OFF,)
     broken = cluster.cached(virt_handlers.broken).get(name, "").split("; ") if common else ()
-    tainted = (_TAINT,) if not placements.get(name) else ()  # else it is meant for its VMs
+    node = find(cluster, NODE, "", name)
+    # a tainted node with VMs is meant for them, and one of the control plane is meant for none
+    meant = placements.get(name) or (node is not None and is_control_plane(node))
+    tainted = () if meant else (_TAINT,)
     return [
         each
         for each in common
