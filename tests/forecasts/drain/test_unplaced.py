@@ -248,6 +248,115 @@ def test_a_taint_of_every_node():
     )
 
 
+# --- a disk where the VM may not run --------------------------------------------------------------
+
+AT_ONCE = "cdi.kubevirt.io/storage.bind.immediate.requested"
+HONORED = ("HonorWaitForFirstConsumer",)
+
+
+def misplaced(mode, gates=HONORED, disk=(), own=(), change=None):
+    """Return what keeps a VM off w1, where its disk is: it demands a label that w2 has.
+
+    ``disk``, ``own``: annotations of the DataVolume and of its claim.
+    """
+    items = plain()
+    find(items, "Node", "w2")["metadata"]["labels"]["os"] = "windows"
+    starts = [
+        each
+        for each in starting("web", "Scheduling")
+        if not each["kind"].startswith("PersistentVolume")
+    ]
+    demand = {"key": "os", "operator": "In", "values": ["windows"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [demand]}]}
+    vmi = find(starts, "VirtualMachineInstance", "web")
+    vmi["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
+    filled, cdi = imported(*gates)[1], imported(*gates)[0]
+    filled["metadata"]["annotations"] = dict.fromkeys(disk, "")
+    claimed = on_node("web", "w1")
+    claimed[0]["metadata"]["annotations"] = dict.fromkeys(own, "")
+    classes = [
+        obj("StorageClass", "storage.k8s.io/v1", name, provisioner="csi.example.com", **fields)
+        for name, fields in (("local", {"volumeBindingMode": mode}), ("shared", {}))
+    ]
+    everywhere = claim("other", modes=("ReadWriteMany",), storage_class="shared")
+    items = [*items, *starts, filled, cdi, *claimed, *classes, *everywhere]
+    if change is not None:
+        change(items)
+    return stuck(items, "web")
+
+
+def test_cdi_was_asked_not_to_wait_for_the_vm():
+    found = misplaced("WaitForFirstConsumer", disk=[AT_ONCE], own=[AT_ONCE])
+
+    assert found.reason == (
+        "its claim web is on node w1 alone, where no node can run it (w1: node affinity): a pod of "
+        f"CDI chose that place before the VM started, as DataVolume web has the annotation "
+        f"{AT_ONCE}, so that StorageClass local (WaitForFirstConsumer) does not wait for the VM. "
+        "It does not start before one can"
+    )
+    assert found.remedy == (
+        f"leave out the annotation {AT_ONCE} and make disk web again for the VM: its pod may "
+        "then go to w2. Import, upload or restore its data before you delete the old one: "
+        "kubectl get datavolume web -n vms -o yaml; or use StorageClass shared, whose volumes "
+        "every node reaches; or, if such VMs may run on w1, label it so (kubectl label node w1 "
+        "os=windows)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "gates", "own", "says"),
+    [
+        ("Immediate", HONORED, (), "StorageClass local chooses where a volume lies before"),
+        ("WaitForFirstConsumer", (), (AT_ONCE,), "(HonorWaitForFirstConsumer is off)"),
+    ],
+    ids=["by its class", "as for each disk"],
+)
+def test_a_place_was_chosen_without_the_vm(mode, gates, own, says):
+    found = misplaced(mode, gates, own=own)
+
+    assert says in found.reason
+    assert AT_ONCE not in found.reason
+
+
+def full(items):
+    """Let the VM demand nothing that w1 lacks but memory."""
+    find(items, "Node", "w1")["metadata"]["labels"]["os"] = "windows"
+    find(items, "Node", "w1")["status"]["allocatable"]["memory"] = "1Gi"
+
+
+def dedicated(items):
+    """Let a taint alone keep the VM off w1: it may pass."""
+    find(items, "Node", "w1")["metadata"]["labels"]["os"] = "windows"
+    tainted("dedicated", "w1")(items)
+
+
+def other(items):
+    """Let w1 have another value of the label, which nothing may change."""
+    find(items, "Node", "w1")["metadata"]["labels"]["os"] = "linux"
+
+
+def test_a_label_with_another_value_is_not_changed():
+    found = misplaced("WaitForFirstConsumer", disk=[AT_ONCE], change=other)
+
+    assert "a pod of CDI chose that place" in found.reason
+    assert "kubectl label" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("disk", "change"),
+    [((), None), ((AT_ONCE,), full), ((AT_ONCE,), dedicated)],
+    ids=["not asked", "w1 is full", "w1 has a taint"],
+)
+def test_the_vm_chose_the_place_of_its_disk_or_lacks_room_there(disk, change):
+    found = misplaced("WaitForFirstConsumer", disk=disk, change=change)
+
+    assert "is on node w1 alone, where no node can run it (" in found.reason
+    assert "chose" not in found.reason
+    assert "restore the disk on another node" in found.remedy
+
+
 # --- disks on different nodes ---------------------------------------------------------------------
 
 
@@ -335,6 +444,14 @@ def test_a_disk_of_a_template_is_made_again_after_its_template_is_changed():
         "DataVolume web-data if its data can be imported or restored, and start the VM: KubeVirt "
         "makes it again, to lie where web does (node w1)"
     )
+
+
+def test_cdi_was_asked_not_to_wait_for_one_disk():
+    *rest, data = imported(*HONORED)
+    data["metadata"]["annotations"] = {AT_ONCE: ""}
+    found = apart("WaitForFirstConsumer", *rest, data)
+
+    assert f"DataVolume web-data has the annotation {AT_ONCE}" in found.reason
 
 
 @pytest.mark.parametrize("more", [[], imported("HonorWaitForFirstConsumer"), imported()[:2]])

@@ -240,6 +240,14 @@ VM_SNAPSHOT_CONTENT: Final = VM_SNAPSHOT._replace(
 VM_RESTORE: Final = VM_SNAPSHOT._replace(
     plural="virtualmachinerestores", kind="VirtualMachineRestore"
 )
+VOLUME_SNAPSHOT: Final = Kind(
+    "snapshot.storage.k8s.io",
+    ("v1",),
+    "volumesnapshots",
+    "VolumeSnapshot",
+    numerous=True,
+    not_at_admission=True,
+)
 DATA_VOLUME: Final = Kind(*_CDI("DataVolume"), numerous=True)
 DATA_SOURCE: Final = Kind(*_CDI("DataSource"))
 STORAGE_CLASS: Final = Kind(*_STORAGE("StorageClass", "storageclasses"), namespaced=False)

@@ -3,7 +3,9 @@
 **Why.** The pod that imports, receives or copies the disk ends with an error, and is restarted
 without an end. The phase stays ImportInProgress, which looks like progress. What waits for the
 disk, such as an image or an upgrade of Harvester, waits without an end too. The same holds for a
-pod whose scratch claim CDI does not make, as the API server refuses it.
+pod whose scratch claim CDI does not make, as the API server refuses it. CDI before 1.57 names the
+snapshot of a copy as the DataVolume, and waits without an end if another VolumeSnapshot has that
+name.
 
 **Fix.** Remove the cause that the finding names. If the claim is large enough, but an attempt that
 was interrupted has left a part of the image there, a larger claim does not help: let the disk be
@@ -15,7 +17,7 @@ Disks of VMs that should run are reported by vm-start-stuck.
 from collections.abc import Collection, Mapping
 
 from virt_admit.forecasts.drain.starts import unfinished_disks
-from virt_admit.forecasts.drain.starts.storage import partial_images
+from virt_admit.forecasts.drain.starts.storage import copy_steps, partial_images
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, gather
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, VM
@@ -37,21 +39,24 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
         "#updateRunningCondition",
         "kubevirt/containerized-data-importer:pkg/importer/data-processor.go#convert",
         "https://github.com/harvester/harvester/issues/11729",
+        "https://github.com/kubevirt/containerized-data-importer/issues/3679",
     ),
 )
 def check(disk: Object, context: Context) -> Findings:
     cluster = context.cluster
-    found = unfinished_disks.failing(disk, cluster)
+    unfilled = f"its disk {disk.name} is not filled"
+    found = unfinished_disks.failing(disk, cluster) or copy_steps.taken(disk, unfilled, cluster)
     if found is None or _is_of_running(disk, cluster):
         return
     path = disk.metadata["name"].path
     lasting = clock.lasts(clock.age(disk, cluster))
     begin = f"CDI has not filled {_title(disk, cluster)}{lasting}: "
     advice, reason = advice_of(found.remedy), found.reason.partition(": ")[2]
+    brief = (found.brief or reason).removeprefix(f"{unfilled}: ")
     message = check.first_that_fits(
         path,
-        *(f"{begin}{ended(each)} {advice}" for each in (reason, found.brief or reason)),
-        f"{begin}{ended(found.brief or reason)}",
+        *(f"{begin}{ended(each)} {advice}" for each in (reason, brief)),
+        f"{begin}{ended(brief)}",
     )
     yield Finding(path, message, value=disk.name, command=command_of(found.remedy))
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC, VM_RESTORE, Kind
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC, VM_RESTORE, VOLUME_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubernetes.reads import Reads
@@ -35,9 +35,8 @@ READS: Final[Reads] = {
         "spec.resources.requests.storage",
         "status.phase",
     ),
+    VOLUME_SNAPSHOT: ("status.restoreSize",),
 }
-_SNAPSHOT: Final = Kind("snapshot.storage.k8s.io", ("v1",), "volumesnapshots", "VolumeSnapshot")
-"""Only snapshot files have them."""
 _SAID: Final = re.compile(
     r"requested volume size \d{1,18} is less than the size (\d{1,18}) for the source snapshot"
 )
@@ -70,10 +69,10 @@ def of(claim: Object, said: str, cluster: Cluster) -> SmallClaim | None:
     source = source if source.is_map else claim.at("spec", "dataSource")
     name = source["name"].text or ""
     kind = (source["apiGroup"].text, source["kind"].text)
-    if kind != (_SNAPSHOT.group, _SNAPSHOT.kind) or not name:
+    if kind != (VOLUME_SNAPSHOT.group, VOLUME_SNAPSHOT.kind) or not name:
         return None
     namespace = source["namespace"].text or claim.namespace
-    snapshot = find(cluster, _SNAPSHOT, namespace, name)
+    snapshot = find(cluster, VOLUME_SNAPSHOT, namespace, name)
     told = _SAID.search(said)
     needed = snapshot.at("status", "restoreSize").text if snapshot is not None else None
     needed = needed or (told[1] if told is not None else None)

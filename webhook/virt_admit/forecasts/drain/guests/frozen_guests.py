@@ -18,13 +18,12 @@ from typing import Final
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import VM_SNAPSHOT
+from virt_admit.model.kubernetes.kinds import VM_SNAPSHOT, VOLUME_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import names
 
-_VOLUME_SNAPSHOT: Final = kinds.guess("snapshot.storage.k8s.io/v1", "VolumeSnapshot")
 _BACKUP: Final = kinds.guess("velero.io/v1", "Backup")
 """Only snapshots of a cluster hold them."""
 _CLAIM: Final = "PersistentVolumeClaim"
@@ -86,7 +85,7 @@ def _copies(vmi: Object, cluster: Cluster) -> Iterator[Object]:
 def _by_source(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[Object]]:
     """Return the snapshots by namespace, kind and name of what they copy."""
     found: dict[tuple[str, str, str], list[Object]] = {}
-    for each in (*cluster.known(_VOLUME_SNAPSHOT), *cluster.known(VM_SNAPSHOT)):
+    for each in (*cluster.known(VOLUME_SNAPSHOT), *cluster.known(VM_SNAPSHOT)):
         source = each.at("spec", "source")
         claim = source["persistentVolumeClaimName"].text
         kind, name = (_CLAIM, claim) if claim else (source["kind"].text, source["name"].text)

@@ -18,6 +18,7 @@ from virt_admit.forecasts.drain.starts.exceeded_quotas import ExceededQuota
 from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
 from virt_admit.forecasts.drain.starts.storage import (
     absent_workers,
+    copy_steps,
     fill_remedies,
     partial_images,
     provisioners,
@@ -53,6 +54,7 @@ READS: Final[Reads] = union(
     filling_pods.READS,
     waiting_disks.READS,
     absent_workers.READS,
+    copy_steps.READS,
     partial_images.READS,
     provisioners.READS,
     scratch_claims.READS,
@@ -122,12 +124,12 @@ def of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
     if copied := waiting_disks.of_copy(disk, begin, cluster):
         return copied
     work = filling_pods.of_disk(disk, disk.at("status", "claimName").text or disk.name, cluster)
-    for name in work.claims:
-        claim = cluster.get(PVC, disk.namespace, name)
+    own = (cluster.get(PVC, disk.namespace, name) for name in work.claims)
+    for claim in (*own, *copy_steps.claims(disk, cluster)):
         if claim is not None and claim.at("status", "phase").text == "Pending":
             pending = _pending(claim, work, cluster)
             if pending is not None:
-                return _of_claim(disk, name, pending, begin)
+                return _of_claim(disk, claim.name, pending, begin)
     if failed_pod := _of_pods(vm, disk, work, begin, cluster) or absent_workers.problem(
         disk, work.claims[:2], begin, cluster
     ):
@@ -143,7 +145,7 @@ def of_disk(vm: Object, disk: Object, cluster: Cluster) -> Problem | None:
             fill_remedies.of_words(warned),
             about("describe", disk, DATA_VOLUME),
         )
-    if told := _told(disk, work, begin, cluster):
+    if told := _told(disk, work, begin, cluster) or copy_steps.problem(disk, begin, cluster):
         return told
     return _idle(disk, begin, age, cluster) if phase in _NOT_BEGUN else None
 
@@ -201,7 +203,7 @@ def _of_claim(disk: Object, claim: str, pending: Problem, begin: str) -> Problem
     that it waits for a first consumer is not why.
     """
     waits = f"claim {claim} is Pending: {pending.reason}"
-    if claim.startswith("prime-"):
+    if claim.startswith(("prime-", "tmp-", "cdi-tmp-")):
         waits = f"claim {disk.name} is Pending, as CDI's {claim} gets no volume: {pending.reason}"
     own = f"its claim is Pending: {pending.reason}" if claim == disk.name else waits
     first = disk.at("status", "phase").text in waiting_disks.FIRST_START

@@ -80,21 +80,22 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         except Unseen:
             continue
         volume = claim.at("spec", "volumeName").text if claim is not None else None
-        condition = _condition(claim, cluster) if claim is not None else None
-        if (
-            claim is None
-            or condition is None
-            or (said and (not volume or f'"{volume}"' not in said))
-        ):
+        found = of_claim(claim, cluster) if claim is not None else None
+        if claim is None or found is None or (said and (not volume or f'"{volume}"' not in said)):
             continue
         begin = (
             f"its pod on {pod.at('spec', 'nodeName').text} has not started "
             f"{vm_states_times.lasting(since, cluster)}"
         )
-        found = _of_claim(claim, condition, cluster)
         fails = pod_starts.words(pod, cluster) if said else ""
         return found._replace(reason=f"{begin}: {found.reason}{f'. {fails}' if fails else ''}")
     return None
+
+
+def of_claim(claim: Object, cluster: Cluster) -> Problem | None:
+    """Return why the change of a claim has not ended for minutes; None: it has, or none began."""
+    condition = _condition(claim, cluster)
+    return _of_claim(claim, condition, cluster) if condition is not None else None
 
 
 def _condition(claim: Object, cluster: Cluster) -> Field | None:

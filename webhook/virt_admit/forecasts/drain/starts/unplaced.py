@@ -12,6 +12,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.starts import scattered_disks
 from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_devices
+from virt_admit.forecasts.drain.starts.storage import chosen_places, misplaced_disks
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.absent import owed_nodes, scale_ups
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -42,6 +43,7 @@ READS: Final[Reads] = union(
     left_taints.READS,
     lost_quorums.READS,
     missing_devices.READS,
+    misplaced_disks.READS,
     scattered_disks.READS,
     owed_nodes.READS,
     scale_ups.READS,
@@ -174,7 +176,7 @@ def _volumes(
     said = [f"its claim {claim} is {place.words} alone" for claim, place in places.items()]
     command = kubectl("describe", PVC, next(iter(places)), target.pod.namespace)
     if len(set(places.values())) > 1 and len(barred) == len(refusals):
-        apart = scattered_disks.cause(target.pod.namespace, list(places), cluster)
+        apart = chosen_places.of_claims(target.pod.namespace, list(places), cluster)
         why = f". {apart.why}" if apart.why else ""
         reason = f"no node reaches all of its disks: {names(said)}{why}. {_STAYS}"
         return Problem(
@@ -193,6 +195,12 @@ def _volumes(
         else where
     )
     reason = f"{names(said)}{where}"
+    if len(set(places.values())) == 1 and not gone:
+        chosen = (
+            misplaced_disks.problem(each, refusals, target, names(said), cluster) for each in places
+        )
+        if (misplaced := next(filter(None, chosen), None)) is not None:
+            return misplaced
     return Problem(reason, typed(way(place, there.values()), command), ProblemCause.NO_TARGET)
 
 

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import PVC, VM, Kind
+from virt_admit.model.kubernetes.kinds import PVC, VM, VOLUME_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import versions
@@ -32,11 +32,10 @@ READS: Final[Reads] = {
         f"metadata.labels.{_SOURCE_VM}",
         "spec.dataSource",
         "spec.dataSourceRef",
-    )
+    ),
+    VOLUME_SNAPSHOT: ("status.error.message",),
 }
-_SNAPSHOT: Final = Kind("snapshot.storage.k8s.io", ("v1",), "volumesnapshots", "VolumeSnapshot")
-"""Only snapshot files have them."""
-_KINDS: Final = {kind.kind: kind for kind in (PVC, _SNAPSHOT)}
+_KINDS: Final = {kind.kind: kind for kind in (PVC, VOLUME_SNAPSHOT)}
 _DELETED: Final = re.compile(r"(?:snapshot|PVC DataSource) (\S+) is currently being deleted")
 _MISSING: Final = re.compile(r"error getting (?:snapshot|PVC) (\S+) .*not found")
 _NOT_READY: Final = re.compile(r"snapshot (\S+) (?:is not Ready|not bound)")
