@@ -1,5 +1,7 @@
 """Start-up taints that nothing removes, on many nodes."""
 
+import pytest
+
 from tests import builders
 from tests.builders import manifest
 from virt_admit.forecasts.drain.control import component_states
@@ -57,6 +59,23 @@ def test_no_vm_is_to_tolerate_a_taint_of_podmon():
     way = start_doubts.opens(f"on n taint {key}", "", cluster)
     assert way == f"add a node that takes it, or wait until podmon removes taint {key}"
     assert "let n take it" in start_doubts.opens("on n taint hold", "", cluster)
+
+
+@pytest.mark.parametrize(
+    ("taint", "commands"),
+    [
+        ({"effect": "NoSchedule"}, []),
+        ({"key": "", "effect": "NoSchedule"}, []),
+        ({"key": 1, "effect": "NoSchedule"}, []),
+        ({"key": "hold", "value": ["x"], "effect": "NoSchedule"}, ["hold:NoSchedule-"]),
+    ],
+)
+def test_a_malformed_taint_makes_no_malformed_command(taint, commands):
+    own = builders.node("a", taints=[taint])
+    guest = builders.vmi(status={"phase": "Running", "nodeName": "a"})
+    cluster = Snapshot([own, guest], ["*"], time="2026-02-01T00:00:00Z")
+    found = [each.command for _, each in left_taints.of_node(own, cluster)]
+    assert found == [f"kubectl taint nodes a {each}" for each in commands]
 
 
 OFFLINE = "offline.vxflexos.storage.dell.com"
