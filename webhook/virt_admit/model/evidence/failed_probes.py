@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import logs_of, shell
+from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
@@ -136,7 +137,7 @@ def of_pod(pod: Object, cluster: Cluster) -> FailedProbe | None:
         path == _VAULT and said.endswith(": 429") and not any(each in query for each in _STANDBY)
     )
     made = clock.instant(pod.created)
-    answer = cut_middle(said.rstrip(". ").replace(";", ","), _LONGEST)
+    answer = cut_middle(status_errors.plain(said).rstrip(". ").replace(";", ","), _LONGEST)
     asks = f" GET {cut_middle(path, _LONGEST)}" if http.is_map and path else ""
     never = made is not None and began - made < _START
     return FailedProbe(pod, asks, answer, age, never, standby)
