@@ -131,12 +131,15 @@ def test_a_driver_whose_pods_work_is_not_the_cause(pods):
     assert f", and CSI driver {DRIVER}" not in fault.words
 
 
-def loaded(on):
-    return running("disks-agent", on=on, initContainerStatuses=[{"name": "loader", "ready": True}])
+def loaded(on, daemon="disks-agent", **fields):
+    box = {"name": "loader", "ready": True, **fields}
+    return running(daemon, on=on, initContainerStatuses=[box])
 
 
 def kernels(*objects, said="modprobe: module disks not found"):
-    return kernel_modules.of_end(crashing(), "loader", said, Snapshot(list(objects), ["*"]))
+    own = crashing()
+    own.data["status"]["initContainerStatuses"][0]["image"] = "quay.io/disks/loader:2"
+    return kernel_modules.of_end(own, "loader", said, Snapshot(list(objects), ["*"]))
 
 
 def test_a_module_that_lacks_for_one_kernel():
@@ -151,6 +154,26 @@ def test_a_kernel_is_not_the_cause():
     assert kernels(node(), node("b", "5.14.0-427")) is None
     other = (node(), node("b", "5.14.0-427"), loaded("b"))
     assert kernels(*other, said="connection refused") is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "modprobe: ERROR: could not insert 'nvidia': No such device",
+        "Loading kernel module\nmodprobe: cannot insert disks.ko: Key was rejected by service",
+    ],
+)
+def test_a_module_that_the_kernel_refuses_is_there(said):
+    assert kernels(node(), node("b", "5.14.0-427"), loaded("b"), said=said) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "is_same"),
+    [("quay.io/disks/loader:1", True), ("quay.io/disks/other:2", False), (None, False)],
+)
+def test_a_container_of_another_workload_is_not_the_same(image, is_same):
+    found = kernels(node(), node("b", "5.14.0-427"), loaded("b", "other-b", image=image))
+    assert (found is not None) is is_same
 
 
 @pytest.mark.parametrize(

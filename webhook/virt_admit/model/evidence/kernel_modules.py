@@ -1,8 +1,9 @@
 """Kernel modules that a pod cannot build or load on its node, by how its container ended.
 
 A module fits one kernel. After an update of the system of a node, a loader may have none for the
-new kernel, or no sources with which it builds one. Sources: LINBIT/drbd:docker/entry.sh;
-NVIDIA/gpu-driver-container; issues piraeusdatastore/piraeus-operator#858, #928.
+new kernel, or no sources with which it builds one. A module that is there and that the kernel refuses
+lacks its device or a signature, whatever the kernel. Sources: LINBIT/drbd:docker/entry.sh;
+NVIDIA/gpu-driver-container; init_module(2); issues piraeusdatastore/piraeus-operator#858, #928.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.workloads import CONTAINERS
 from virt_admit.model.lookups import find
@@ -26,7 +27,12 @@ _MODULE: Final = re.compile(
     r"\.ko\b|\bmodprobe\b|\binsmod\b|\bvermagic\b|kernel[- ](?:modules?|headers|sources?|devel)\b",
     re.IGNORECASE,
 )
-
+_REFUSED: Final = re.compile(
+    r"no such device|not permitted|permission denied|key was rejected|required key not available|"
+    r"device or resource busy|cannot allocate memory",
+    re.IGNORECASE,
+)
+"""Why a kernel does not load a module that it has."""
 _NAME: Final = re.compile(r"[^\d(]+?(?=\s*(?:\(|\bv?\d|\Z))")
 """The name in an osImage, as of ``Ubuntu 22.04.5 LTS`` or ``Talos (v1.9.1)``."""
 
@@ -46,7 +52,9 @@ def of_end(pod: Object, container: str, said: str, cluster: Cluster) -> OtherKer
     ``said``: what it says as it ends.
     """
     node = pod.at("spec", "nodeName").text or ""
-    own = _kernel(node, cluster) if _MODULE.search(said) else ""
+    lines = [line for line in said.splitlines() if _MODULE.search(line)]
+    lacks = lines and not any(map(_REFUSED.search, lines))
+    own = _kernel(node, cluster) if lacks else ""
     working = dict(_working(pod, container, _system(node, cluster), cluster)) if own else {}
     if not working or own in working.values():
         return None
@@ -63,16 +71,39 @@ def _working(
     pod: Object, container: str, system: tuple[str, str], cluster: Cluster
 ) -> Iterator[tuple[str, str]]:
     """Yield the nodes of the same system on which the same container is ready, each with its
-    kernel."""
+    kernel.
+
+    Other pods of the namespace have containers of the same name. Those of one loader may have a
+    DaemonSet for each node, and have the same image then.
+    """
+    owner, image = _owner(pod), _image(pod, container)
     for each in cluster.known(POD, pod.namespace):
-        if each.name == pod.name or not each.is_true("Ready"):
+        same = (owner and _owner(each) == owner) or (image and _image(each, container) == image)
+        if each.name == pod.name or not same or not each.is_true("Ready"):
             continue
-        boxes = (box for kind in CONTAINERS for box in each.at("status", kind).items())
         node = each.at("spec", "nodeName").text or ""
         kernel = _kernel(node, cluster)
         alike = kernel and all(system) and _system(node, cluster) == system
-        if alike and any(box["name"].text == container for box in boxes):
+        if alike and _box(each, container) is not None:
             yield node, kernel
+
+
+def _owner(pod: Object) -> str:
+    owner = pod.controller
+    return (owner["name"].text or "") if owner is not None else ""
+
+
+def _box(pod: Object, container: str) -> Field | None:
+    """Return the state of a container of a pod; None: it has none."""
+    boxes = (box for kind in CONTAINERS for box in pod.at("status", kind).items())
+    return next((box for box in boxes if box["name"].text == container), None)
+
+
+def _image(pod: Object, container: str) -> str:
+    """Return the image of a container without its tag and digest; empty: not known."""
+    box = _box(pod, container)
+    folder, slash, name = (box["image"].text or "" if box is not None else "").rpartition("/")
+    return f"{folder}{slash}{re.split('[:@]', name)[0]}" if slash else ""
 
 
 def _kernel(node: str, cluster: Cluster) -> str:
