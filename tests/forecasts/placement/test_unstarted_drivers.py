@@ -131,6 +131,15 @@ def test_a_driver_whose_pods_work_is_not_the_cause(pods):
     assert f", and CSI driver {DRIVER}" not in fault.words
 
 
+def test_an_entry_without_a_name_is_not_a_driver():
+    entries = {"a": [{"nodeID": "a"}], "b": [{"name": DRIVER}, {"name": 1}, {"name": ""}]}
+    nodes = [
+        manifest("storage.k8s.io/v1", "CSINode", name, spec={"drivers": drivers})
+        for name, drivers in entries.items()
+    ]
+    assert node_drivers.lacking(Snapshot(nodes, ["*"], time=NOW)) == {"a": {DRIVER}}
+
+
 def loaded(on, daemon="disks-agent", **fields):
     box = {"name": "loader", "ready": True, **fields}
     return running(daemon, on=on, initContainerStatuses=[box])

@@ -265,7 +265,9 @@ def _daemons(cluster: Cluster) -> dict[str, str]:
 
 def _registered(cluster: Cluster) -> dict[str, frozenset[str]]:
     return {
-        node.name: frozenset(each["name"].text or "" for each in node.at("spec", "drivers").items())
+        node.name: frozenset(
+            name for each in node.at("spec", "drivers").items() if (name := each["name"].text)
+        )
         for node in cluster.known(CSI_NODE)
     }
 
