@@ -4,7 +4,7 @@ of another pod of the same software.
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import manifest, warning
 from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.evidence import kernel_modules
@@ -129,6 +129,25 @@ def test_a_driver_whose_pods_work_is_not_the_cause(pods):
     fault = starting(*pods)
     assert not fault.of_node
     assert f", and CSI driver {DRIVER}" not in fault.words
+
+
+@pytest.mark.parametrize(("since", "lacks"), [("11:58", False), ("11:40", True), (None, True)])
+def test_a_driver_that_is_back_since_its_absence_was_reported(since, lacks):
+    user = manifest(
+        "v1", "Pod", "p", "shop", spec={"nodeName": "a"}, status={"phase": "Pending"}
+    )
+    event = warning(
+        user,
+        "FailedMount",
+        f"driver name {DRIVER} not found in the list of registered CSI drivers",
+        "2026-11-26T11:57:00Z",
+        firstTimestamp="2026-11-26T11:50:00Z",
+    )
+    own = running()
+    own.data["status"]["conditions"][0] |= (
+        {"lastTransitionTime": f"2026-11-26T{since}:00Z"} if since else {}
+    )
+    assert bool(node_drivers.lacking(cluster(user, event, own))) is lacks
 
 
 def test_an_entry_without_a_name_is_not_a_driver():
