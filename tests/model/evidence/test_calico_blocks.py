@@ -89,6 +89,22 @@ def test_no_node_is_gone(affinities, complete):
     assert full.remedy.startswith("add an IP pool")
 
 
+@pytest.mark.parametrize(
+    ("uses", "counts"), [(["LoadBalancer"], False), (["Tunnel"], False), (["Workload"], True)]
+)
+def test_a_pool_that_is_not_for_pods_has_no_block_left_for_them(uses, counts):
+    other = manifest(CRD, "IPPool", "other", spec={"cidr": "10.9.0.0/24", "allowedUses": uses})
+    full = found(affinity("n1", FIRST), affinity("n2", SECOND), other)
+    assert ("2 of 6 blocks" in full.what) is counts
+    assert ("all 2 blocks of IPPool pods" in full.what) is not counts
+
+
+def test_a_controller_that_could_not_be_read_may_run():
+    read = ("nodes", "pods", "ippools.crd.projectcalico.org")
+    full = found(affinity("old", SECOND), complete=read)
+    assert full.remedy.startswith("see whether calico-kube-controllers runs")
+
+
 def test_no_pool_is_known():
     full = full_ranges.of(SAID, "n2", Snapshot(NODES, ["*"]))
     assert full.what == "Calico has no free block of addresses for n2"

@@ -79,8 +79,18 @@ def _pools(version: int, cluster: Cluster) -> Iterator[tuple[Object, _Network]]:
     for kind in _POOLS:
         for pool in cluster.known(kind):
             cidr = _parsed(pool.at("spec", "cidr").text)
-            if cidr and cidr.version == version and not pool.at("spec", "disabled").boolean:
+            if cidr and cidr.version == version and _is_for_pods(pool):
                 yield pool, cidr
+
+
+def _is_for_pods(pool: Object) -> bool:
+    """Return whether pods get new addresses of a pool. It is for them unless its uses are named."""
+    uses = [each.text for each in pool.at("spec", "allowedUses").items()]
+    return (not uses or _WORKLOAD in uses) and not pool.at("spec", "disabled").boolean
+
+
+_WORKLOAD: Final = "Workload"
+"""The use of an IP pool for pods (api/pkg/apis/projectcalico/v3/ippool.go#IPPoolAllowedUse)."""
 
 
 def _size(pool: Object, cidr: _Network) -> int:
@@ -134,7 +144,7 @@ def _release(gone: Sequence[_Block], cluster: Cluster) -> str:
     if pods:
         return typed(f"repair {way}", about("describe", pods[0], POD), hand)
     where = f"kubectl get pods -A -l k8s-app={_CONTROLLERS}"
-    if unlisted(cluster, POD):
+    if unlisted(cluster, POD) or unlisted(cluster, DEPLOYMENT):
         return typed(f"see whether {_CONTROLLERS} runs, which releases such blocks", where, hand)
     return typed(f"deploy {way} (none runs)", where, hand)
 
