@@ -73,6 +73,22 @@ def test_a_block_whose_address_a_pod_of_another_node_has_is_not_deleted(holders,
 
 
 @pytest.mark.parametrize(
+    "address",
+    [
+        {"secondary": {"node": "old", "vmiuid": "1"}},
+        {"secondary": {"node": "old"}, "handle_id": "k8s-pod-network.vmi.shop.db"},
+        {"secondary": {"node": "old"}, "alternate": {"node": "n1"}},
+        {"secondary": None},
+    ],
+)
+def test_a_block_with_the_address_of_a_vm_is_not_deleted(address):
+    own = block(SECOND, "old")
+    assert "delete IPAMBlock" in found(affinity("old", SECOND), own).remedy
+    own.data["spec"]["attributes"].append(address)
+    assert "delete IPAMBlock" not in found(affinity("old", SECOND), own).remedy
+
+
+@pytest.mark.parametrize(
     ("affinities", "complete"),
     [
         ([affinity("n1", FIRST), affinity("n2", SECOND)], ["*"]),

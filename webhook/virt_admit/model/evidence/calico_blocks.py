@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from virt_admit.model.commands import about, logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, NODE, POD, Kind
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.lookups import find, find_named
 from virt_admit.model.messages import count, names
 
@@ -152,7 +152,8 @@ def _release(gone: Sequence[_Block], cluster: Cluster) -> str:
 def _by_hand(gone: Sequence[_Block], cluster: Cluster) -> str:
     """Return which objects hold the blocks, where each address in them is of a node that is gone.
 
-    A block may lend addresses to pods of other nodes, which would be given a second time.
+    A block may lend addresses to pods of other nodes, which would be given a second time. A VM may
+    keep its address while it moves or is off (kubeVirtVMAddressPersistence).
     """
     blocks = {_parsed(each.at("spec", "cidr").text): each for each in cluster.known(_BLOCKS)}
     found = [blocks.get(each.cidr) for each in gone]
@@ -166,5 +167,17 @@ def _by_hand(gone: Sequence[_Block], cluster: Cluster) -> str:
 
 
 def _is_of_gone(block: Object, cluster: Cluster) -> bool:
-    holders = [each.at("secondary", "node").text for each in block.at("spec", "attributes").items()]
-    return all(each is not None and _is_gone(each, cluster) for each in holders)
+    return all(_is_left(each, cluster) for each in block.at("spec", "attributes").items())
+
+
+def _is_left(address: Field, cluster: Cluster) -> bool:
+    """Return whether an address is of a node that is gone, and of no VM, whose attributes and
+    handle name it (libcalico-go/lib/apis/crd.projectcalico.org/v1/ipam_block.go)."""
+    own, handle = address["secondary"], address["handle_id"].text or ""
+    of_vm = _OF_VM in handle or any(key.startswith("vm") for key in own.map)
+    moves = any(True for _ in address["alternate"].map)
+    return not of_vm and not moves and _is_gone(own["node"].text or "", cluster)
+
+
+_OF_VM: Final = ".vmi"
+"""In a handle of a VM, after the name of the network (ipam_plugin.go#createVMIHandleID)."""
