@@ -351,11 +351,11 @@ def insecure(value, **more):
     }
 
 
-def failed_agent(own_spec, template_spec=None):
+def failed_agent(own_spec, template_spec=None, reason=AGENT_FAILED["reason"]):
     """Return what is said after the agent of w1 has failed."""
     own = check(FAR)
     own.data["spec"]["remediationTemplate"] = {"name": "redfish", "namespace": "ops"}
-    objects = [own, fencing(own_spec, AGENT_FAILED)]
+    objects = [own, fencing(own_spec, AGENT_FAILED | {"reason": reason})]
     labels = {"app.kubernetes.io/name": "fence-agents-remediation-operator"}
     name = "fence-agents-remediation-controller-manager-5d-x"
     objects.append(manifest("v1", "Pod", name, "ops", metadata={"labels": labels}))
@@ -397,6 +397,13 @@ def test_without_a_visible_fault_the_log_says_why():
     assert "kubectl logs -n ops -l app.kubernetes.io/name=fence-agents" in found.remedy
     assert "they are --ip 10.0.0.1, --ssl-insecure, --password, --systems-uri; then" in found.remedy
     assert "power" not in found.remedy
+
+
+def test_an_agent_whose_time_was_over_did_not_answer():
+    found = failed_agent(insecure(""), insecure(""), "RemediationInterruptedByNHC")
+
+    assert "what fence_redfish answered" not in found.remedy
+    assert "give its step in NodeHealthCheck workers more time, or Fence" in found.remedy
 
 
 def test_a_parameter_that_other_nodes_alone_have():

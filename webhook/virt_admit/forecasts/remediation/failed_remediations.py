@@ -338,13 +338,27 @@ def _of_agent(
     then = f"then {again} from it ({delete})"
     if because:
         return FailedRemediation(reason, typed(fence_agents.remedy(template, node), edit, then))
+    if obj.condition("Succeeded")["reason"].text == _INTERRUPTED:
+        first = (
+            f"see in the log of its operator how far {_agent_of(obj)} came, and give its step in "
+            f"{check.kind} {check.name} more time, or {called} fewer tries"
+        )
+        return FailedRemediation(reason, typed(first, _log(cluster), then))
     given = names(fence_agents.parameters(template, node), 90)
     first = (
-        f"see in the log of its operator what {obj.at('spec', 'agent').text or 'the agent'} "
+        f"see in the log of its operator what {_agent_of(obj)} "
         f"answered, and correct {template.kind} {template.name}, or what its parameters name"
     )
     then = f"they are {given}; {then}"
     return FailedRemediation(reason, typed(first, _log(cluster), then))
+
+
+_INTERRUPTED: Final = "RemediationInterruptedByNHC"
+"""The time of the step was over, while the agent may still have tried (conditions.go)."""
+
+
+def _agent_of(obj: Object) -> str:
+    return obj.at("spec", "agent").text or "the agent"
 
 
 def _fault(obj: Object, node: str) -> str:
