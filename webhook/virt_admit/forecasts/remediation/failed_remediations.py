@@ -25,6 +25,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.model.commands import about, shell, typed
+from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -285,7 +286,8 @@ def _by_power(check: Object) -> bool:
 
 
 def _power_error(host: Object) -> str:
-    error, said = bare_metal.power_error(host), host.at("status", "errorMessage").words.rstrip(".")
+    error, said = bare_metal.power_error(host), host.at("status", "errorMessage").text or ""
+    said = status_errors.plain(said).rstrip(".")
     return f"{error} ({cut_middle(said, 100)})" if error and said else error
 
 
@@ -299,10 +301,8 @@ def _not_off(node: str, cluster: Cluster) -> FailedRemediation | None:
         return None
     title, bmc = f"{host.kind} {host.full_name}", host.at("spec", "bmc")
     secret = f" or Secret {bmc['credentialsName'].text}" if bmc["credentialsName"].text else ""
-    first = (
-        f"restore the BMC of {node} ({bmc['address'].text or 'no address'}), or correct its "
-        f"address{secret} in {title}"
-    )
+    address = status_errors.plain(bmc["address"].text or "no address")
+    first = f"restore the BMC of {node} ({address}), or correct its address{secret} in {title}"
     return FailedRemediation(
         f"{title} is asked to power off, and is not confirmed to be off: {error}",
         typed(first, about("describe", host, BARE_METAL_HOST), _by_hand(node)),
