@@ -184,6 +184,17 @@ def test_a_kernel_is_not_the_cause():
     assert kernels(*other, said="connection refused") is None
 
 
+def test_many_pods_that_lack_a_module_are_compared_by_one_walk(monkeypatch):
+    boxes, walked = kernel_modules._boxes, []
+    monkeypatch.setattr(kernel_modules, "_boxes", lambda each: walked.append(each) or boxes(each))
+    known = [node("b", "5.14.0-427"), loaded("b")]
+    broken = [crashing(on=f"n{number}") for number in range(20)]
+    nodes = [node(f"n{number}") for number in range(20)]
+    cluster = Snapshot([*known, *broken, *nodes], ["*"])
+    assert all(kernel_modules.of_end(each, "loader", "no disks.ko", cluster) for each in broken)
+    assert len(walked) == 20 + 1
+
+
 @pytest.mark.parametrize(
     "said",
     [

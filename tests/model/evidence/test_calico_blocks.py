@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import manifest
-from virt_admit.model.evidence import full_ranges
+from virt_admit.model.evidence import calico_blocks, full_ranges
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.messages import command_of
 
@@ -119,6 +119,14 @@ def test_a_controller_that_could_not_be_read_may_run():
     read = ("nodes", "pods", "ippools.crd.projectcalico.org")
     full = found(affinity("old", SECOND), complete=read)
     assert full.remedy.startswith("see whether calico-kube-controllers runs")
+
+
+def test_the_blocks_are_read_once_for_all_pods(monkeypatch):
+    blocks, walks = calico_blocks._blocks, []
+    monkeypatch.setattr(calico_blocks, "_blocks", lambda each: walks.append(each) or blocks(each))
+    cluster = Snapshot([POOL, *NODES, affinity("n1", FIRST)], ["*"])
+    assert {full_ranges.of(SAID, "n2", cluster).what for _ in range(3)}
+    assert len(walks) == 1
 
 
 def test_no_pool_is_known():

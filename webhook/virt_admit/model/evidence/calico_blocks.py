@@ -49,7 +49,22 @@ class TakenBlocks(NamedTuple):
 
 
 def of(version: int, cluster: Cluster) -> TakenBlocks:
-    """Return what is known of the blocks of a version of IP."""
+    """Return what is known of the blocks of a version of IP, for all pods at once."""
+    return cluster.cached(_of_6 if version == _SIXTH else _of_4)
+
+
+_SIXTH: Final = 6
+
+
+def _of_4(cluster: Cluster) -> TakenBlocks:
+    return _of(4, cluster)
+
+
+def _of_6(cluster: Cluster) -> TakenBlocks:
+    return _of(6, cluster)
+
+
+def _of(version: int, cluster: Cluster) -> TakenBlocks:
     pools = {str(cidr): (pool, cidr) for pool, cidr in _pools(version, cluster)}
     if not pools:
         return TakenBlocks("", typed(_MORE, f"kubectl get {_POOLS[0].resource}.{_GROUPS[0][0]}"))
