@@ -199,9 +199,11 @@ def test_a_cordon_that_the_pod_tolerates_is_not_the_cause():
         ),
     ],
 )
-def test_another_taint_of_that_node(key, remedy):
+@pytest.mark.parametrize("named", [True, False], ids=["before 1.34", "1.34"])
+def test_another_taint_of_that_node(key, remedy, named):
     taints = [{"key": key, "value": "x", "effect": "NoSchedule"}]
-    said = f"0/6 nodes are available: 1 node(s) had untolerated taint {{{key}: x}}"
+    taint = f"taint {{{key}: x}}" if named else "taint(s)"
+    said = f"0/6 nodes are available: 1 node(s) had untolerated {taint}"
     found = plugged(
         {ZONE: "b"},
         said=said,
