@@ -145,7 +145,7 @@ def test_two_vms_may_name_one_device_of_harvester_and_other_nodes_are_not_to_bla
 )
 def test_a_device_of_harvester_that_no_node_reports_is_repaired_where_it_is(device, enabled):
     items = gpu("1", external=True) + starting("cad", "Scheduling", **with_gpu())
-    items += namespaces("devices") + [pod("pcidevices-w2", "devices", "w2", {}, None)]
+    items += [*namespaces("devices"), pod("pcidevices-w2", "devices", "w2", {}, None)]
     items += [harvester(device, "w2-a", "w2", enabled=enabled)]
     if device == "PCIDevice":
         items += [harvester("PCIDeviceClaim", "w2-a", "w2", passthroughEnabled=enabled)]

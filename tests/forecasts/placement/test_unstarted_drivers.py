@@ -133,9 +133,7 @@ def test_a_driver_whose_pods_work_is_not_the_cause(pods):
 
 @pytest.mark.parametrize(("since", "lacks"), [("11:58", False), ("11:40", True), (None, True)])
 def test_a_driver_that_is_back_since_its_absence_was_reported(since, lacks):
-    user = manifest(
-        "v1", "Pod", "p", "shop", spec={"nodeName": "a"}, status={"phase": "Pending"}
-    )
+    user = manifest("v1", "Pod", "p", "shop", spec={"nodeName": "a"}, status={"phase": "Pending"})
     event = warning(
         user,
         "FailedMount",

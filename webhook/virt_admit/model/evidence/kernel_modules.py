@@ -1,8 +1,8 @@
 """Kernel modules that a pod cannot build or load on its node, by how its container ended.
 
 A module fits one kernel. After an update of the system of a node, a loader may have none for the
-new kernel, or no sources with which it builds one. A module that is there and that the kernel refuses
-lacks its device or a signature, whatever the kernel. Sources: LINBIT/drbd:docker/entry.sh;
+new kernel, or no sources with which it builds one. A module that the kernel refuses to load is
+there: it lacks its device or a signature. Sources: LINBIT/drbd:docker/entry.sh;
 NVIDIA/gpu-driver-container; init_module(2); issues piraeusdatastore/piraeus-operator#858, #928.
 """
 
@@ -73,9 +73,7 @@ def of_end(pod: Object, container: str, said: str, cluster: Cluster) -> OtherKer
     return OtherKernel(words, typed(ways, logs_of(pod, "--previous", container=container)))
 
 
-def _working(
-    pod: Object, container: str, system: _System, cluster: Cluster
-) -> Mapping[str, str]:
+def _working(pod: Object, container: str, system: _System, cluster: Cluster) -> Mapping[str, str]:
     """Return the nodes of the same system on which the same container is ready, each with its
     kernel.
 
