@@ -16,13 +16,19 @@ from virt_admit.model.commands import logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubernetes.workloads import CONTAINERS
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 
 _FIELDS: Final = ("kernelVersion", "osImage", "architecture")
-READS: Final[Reads] = {NODE: tuple(f"status.nodeInfo.{field}" for field in _FIELDS)}
+READS: Final[Reads] = {
+    NODE: tuple(f"status.nodeInfo.{field}" for field in _FIELDS),
+    POD: (
+        *("metadata.ownerReferences", "spec.nodeName", *CONDITIONS),
+        *(f"status.{kind}.{field}" for kind in CONTAINERS for field in ("name", "image")),
+    ),
+}
 _MODULE: Final = re.compile(
     r"\.ko\b|\bmodprobe\b|\binsmod\b|\bvermagic\b|kernel[- ](?:modules?|headers|sources?|devel)\b",
     re.IGNORECASE,
