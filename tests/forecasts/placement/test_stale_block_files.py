@@ -126,6 +126,21 @@ def test_a_guest_that_has_not_run_is_stopped():
     assert "--force" not in remedy
 
 
+def test_a_volume_that_a_running_guest_may_have_is_unplugged_first():
+    own = pod("hp-volume-1")
+    own.data["metadata"] |= {
+        "labels": {"kubevirt.io": "hotplug-disk"},
+        "ownerReferences": [{"kind": "Pod", "name": "virt-launcher-db-1", "controller": True}],
+    }
+    spec = {"volumeMode": "Block", "volumeName": "pvc-1"}
+    claim = manifest("v1", "PersistentVolumeClaim", "disk", "shop", spec=spec)
+    remedy = pod_starts.fault(own, Snapshot([node("a"), claim, own, VM], ["*"])).remedy
+
+    assert remedy.startswith("unplug that volume, first in the guest, and unmount the file on a")
+    assert "only once no pod on a uses that claim, run on a: umount" in remedy
+    assert "delete the pod" not in remedy
+
+
 def test_other_pods_that_were_not_read_may_use_the_device():
     assert "if no other pod on a uses that claim" in found(VM, complete=["nodes"]).remedy
     assert "if no other pod" not in found(VM).remedy
