@@ -143,7 +143,10 @@ def test_a_cordon_of_the_node_on_which_the_vm_runs():
         "it is not attached: pod hp-volume-db has been Pending for 51 min, because w2, where the "
         "VM runs, is cordoned, which such pods tolerate only from KubeVirt 1.8 on"
     )
-    assert found.remedy == "uncordon w2, or migrate the VM to another node: kubectl uncordon w2"
+    assert found.remedy == (
+        "uncordon w2, if its maintenance is over, or migrate the VM to another node: kubectl "
+        "uncordon w2"
+    )
 
 
 def test_a_node_that_is_emptied_is_not_uncordoned_before():
@@ -311,4 +314,4 @@ def test_a_cordon_of_the_node_of_a_volume_that_the_guest_has():
     found = plugged({ZONE: "b"}, said=CORDONED, change=change)
 
     assert "not attached" not in found.reason
-    assert found.remedy == "uncordon w2: kubectl uncordon w2"
+    assert found.remedy == "uncordon w2, if its maintenance is over: kubectl uncordon w2"

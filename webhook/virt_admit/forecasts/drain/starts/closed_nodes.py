@@ -128,9 +128,9 @@ def _cordoned(node: Object, away: _Way, cluster: Cluster) -> ClosedNode:
     reason = f"{node.name}, where the VM runs, is cordoned{by}, which {why}"
     if cordon is not None and not cordon.uncordon:
         return ClosedNode(reason, _stays(cordon, f"wait until {node.name} is uncordoned", away))
-    first = f"uncordon {node.name}"
-    if cordoners.is_emptied(node.name, cluster):
-        first = f"{first} once its drain is over"
+    emptied = cordoners.is_emptied(node.name, cluster)
+    end = " once its drain is over" if emptied else ", if its maintenance is over"
+    first = f"uncordon {node.name}{end}"
     words = f"{first}, or migrate the VM to another node" if away.words else first
     return ClosedNode(reason, typed(words, shell("kubectl", "uncordon", argument(node.name))))
 
