@@ -158,12 +158,13 @@ def test_an_agent_that_never_runs(spec, words):
     "obj",
     [
         fencing({**ADDRESS, "timeout": "20m"}, AT_WORK),
+        fencing({**ADDRESS, "retrycount": 2**62}, AT_WORK),
         fencing(ADDRESS, AT_WORK | {"lastTransitionTime": "2026-01-01T11:46:00Z"}),
         fencing(ADDRESS, AT_WORK, deletionTimestamp=NOON),
         fencing(ADDRESS, AT_WORK | {"status": "False"}, FAILED | {"status": "True"}),
         fencing(ADDRESS, creationTimestamp="2026-01-01T11:50:00Z"),
     ],
-    ids=["long tries", "late", "being deleted", "done", "just created"],
+    ids=["long tries", "endless tries", "late", "being deleted", "done", "just created"],
 )
 def test_an_agent_that_may_still_end(obj):
     own = check(FAR)

@@ -185,7 +185,7 @@ def _overdue(obj: Object | Unseen | None, cluster: Cluster) -> timedelta | None:
     began = processing["lastTransitionTime"].text or obj.created
     lasts = clock.since(began, cluster)
     try:
-        most = timedelta(seconds=remediators.far_duration(obj) // SECOND)
+        most = timedelta(seconds=clock.bounded(remediators.far_duration(obj) // SECOND))
     except ValueError:
         return lasts  # the operator cannot read it
     return lasts if lasts is not None and lasts > most + _SETTLED else None
