@@ -12,6 +12,7 @@ from tests.forecasts.drain.test_vm_states import row
 from tests.forecasts.drain.vm_motion import ago, cluster, launcher, migration, vm, vmi
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states import dying_pods, stuck_starts
+from virt_admit.model.kubernetes.kinds import POD, VMI
 
 KILL = (
     'error killing pod: [failed to "KillContainer" for "compute" with KillContainerError: "rpc '
@@ -64,8 +65,8 @@ def test_the_kubelet_cannot_kill_it_and_the_volume_stays_attached_to_both_nodes(
         "migration to b"
     )
     assert blocker.remedy.startswith(
-        "Restart the container runtime of a, or reboot a once its VMs have left; then delete "
-        "VolumeAttachment csi-a of a, if"
+        "Restart the container runtime of a, or reboot a once its VMs have left; delete "
+        "VolumeAttachment csi-a of a only if"
     )
     assert "second guest" not in left.reason
     assert "cannot kill it (FailedKillPod" in left.reason
@@ -109,7 +110,10 @@ def test_a_network_plugin_that_keeps_a_pod_from_its_end_is_repaired_not_the_runt
 
     assert found.remedy.startswith(remedy)
     assert ": kubectl " in found.remedy
-    assert found.remedy.endswith("; then delete VolumeAttachment csi-a of a, if it is still there")
+    assert found.remedy.endswith(
+        "; delete VolumeAttachment csi-a of a only if it is still there 10 min after that pod is "
+        "gone"
+    )
     assert "runtime" not in found.remedy
     assert "reboot" not in found.remedy
 
@@ -130,6 +134,20 @@ def test_what_is_not_seen_of_the_volume_is_not_said(objects, both, absent):
     assert found.why == "the kubelet has not reported its end"
     assert found.keeps.startswith("; its guest runs on b")
     assert absent not in found.keeps
+
+
+@pytest.mark.parametrize(("ended", "is_left"), [(0, False), (300, False), (900, True)])
+def test_kubernetes_has_the_time_to_detach_after_the_old_pod_has_ended(ended, is_left):
+    state = {"terminated": {"exitCode": 0, "finishedAt": ago(ended)}}
+    pod = launcher(
+        suffix="0", phase="Succeeded", containerStatuses=[{"name": "compute", "state": state}]
+    )
+    snapshot = world(migrating(), pod=pod)
+    for each in snapshot.known(POD):
+        each.data["spec"]["volumes"] = old_pod().data["spec"]["volumes"]
+    (guest,) = snapshot.known(VMI)
+
+    assert (dying_pods.left_over(guest, snapshot) is not None) is is_left
 
 
 @pytest.mark.parametrize(

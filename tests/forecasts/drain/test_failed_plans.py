@@ -33,6 +33,23 @@ def plan(number):
     )
 
 
+def test_an_entry_without_an_id_is_of_no_known_vm():
+    """A manifest has neither the uid of a VM nor the status of a Plan as the API server writes
+    it."""
+    plans = [plan(number) for number in range(2)]
+    for each in plans:
+        del each.data["status"]["migration"]["vms"][0]["id"]
+    later = plans[1].data["status"]["migration"]["vms"][0]
+    later |= {"completed": "2027-01-01T12:00:00Z"}
+    own = source(7)
+    del own.data["metadata"]["uid"]
+    cluster = complete(*plans, own)
+    reasons = [failed_plans.of(each, cluster).reason for each in plans]
+    assert all(each.startswith(f"the migration of VM db{n} f") for n, each in enumerate(reasons))
+    assert not any(own.name in each for each in reasons)
+    assert failed_plans.why_off(own, cluster) == ""
+
+
 def test_the_holders_of_addresses_are_found_once(monkeypatch):
     plans, walked, macs = [plan(number) for number in range(20)], [], mac_addresses.macs
     monkeypatch.setattr(mac_addresses, "macs", lambda spec: walked.append(spec) or macs(spec))

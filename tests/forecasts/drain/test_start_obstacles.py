@@ -139,6 +139,26 @@ def test_two_vms_may_name_one_device_of_harvester_and_other_nodes_are_not_to_bla
     assert ("give one of the two VMs another device" in found.remedy) is named
 
 
+@pytest.mark.parametrize(
+    ("device", "enabled"),
+    [("USBDevice", True), ("USBDevice", False), ("PCIDevice", True), ("PCIDevice", False)],
+)
+def test_a_device_of_harvester_that_no_node_reports_is_repaired_where_it_is(device, enabled):
+    items = gpu("1", external=True) + starting("cad", "Scheduling", **with_gpu())
+    items += [*namespaces("devices"), pod("pcidevices-w2", "devices", "w2", {}, None)]
+    items += [harvester(device, "w2-a", "w2", enabled=enabled)]
+    if device == "PCIDevice":
+        items += [harvester("PCIDeviceClaim", "w2-a", "w2", passthroughEnabled=enabled)]
+    anywhere(items, "cad")
+    for each in ("allocatable", "capacity"):
+        find(items, "Node", "w1")["status"].get(each, {}).pop(GPU, None)
+    found = stuck(items, "cad")
+
+    assert found.reason.startswith(f"w2 offers 0 of {GPU}") is enabled
+    assert ("restart the device plugin pcidevices-w2 on w2" in found.remedy) is enabled
+    assert ("from the VM" in found.remedy) is not enabled
+
+
 @pytest.mark.parametrize("passed", [True, False])
 def test_a_node_whose_device_is_passed_through_should_offer_it(passed):
     items = gpu("1", external=True) + starting("cad", "Scheduling", **with_gpu())

@@ -143,7 +143,10 @@ def test_a_cordon_of_the_node_on_which_the_vm_runs():
         "it is not attached: pod hp-volume-db has been Pending for 51 min, because w2, where the "
         "VM runs, is cordoned, which such pods tolerate only from KubeVirt 1.8 on"
     )
-    assert found.remedy == "uncordon w2, or migrate the VM to another node: kubectl uncordon w2"
+    assert found.remedy == (
+        "uncordon w2, if its maintenance is over, or migrate the VM to another node: kubectl "
+        "uncordon w2"
+    )
 
 
 def test_a_node_that_is_emptied_is_not_uncordoned_before():
@@ -199,9 +202,11 @@ def test_a_cordon_that_the_pod_tolerates_is_not_the_cause():
         ),
     ],
 )
-def test_another_taint_of_that_node(key, remedy):
+@pytest.mark.parametrize("named", [True, False], ids=["before 1.34", "1.34"])
+def test_another_taint_of_that_node(key, remedy, named):
     taints = [{"key": key, "value": "x", "effect": "NoSchedule"}]
-    said = f"0/6 nodes are available: 1 node(s) had untolerated taint {{{key}: x}}"
+    taint = f"taint {{{key}: x}}" if named else "taint(s)"
+    said = f"0/6 nodes are available: 1 node(s) had untolerated {taint}"
     found = plugged(
         {ZONE: "b"},
         said=said,
@@ -309,4 +314,4 @@ def test_a_cordon_of_the_node_of_a_volume_that_the_guest_has():
     found = plugged({ZONE: "b"}, said=CORDONED, change=change)
 
     assert "not attached" not in found.reason
-    assert found.remedy == "uncordon w2: kubectl uncordon w2"
+    assert found.remedy == "uncordon w2, if its maintenance is over: kubectl uncordon w2"

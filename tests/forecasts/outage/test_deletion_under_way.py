@@ -300,13 +300,13 @@ def bare_metal(*, asked=True, error="registration error", on=True):
             "annotations": {"reboot.metal3.io/capbm-requested-power-off": ""} if asked else {}
         },
         spec={
-            "bmc": {"address": "ipmi://10.0.0.1", "credentialsName": "bmc-1"},
+            "bmc": {"address": "ipmi://root:calvin@10.0.0.1", "credentialsName": "bmc-1"},
             "consumerRef": {"kind": "Machine", "name": "machine-n1"},
         },
         status={
             "operationalStatus": "error" if error else "OK",
             "errorType": error,
-            "errorMessage": "IPMI call failed: power status.",
+            "errorMessage": "IPMI call failed: https://root:calvin@10.0.0.1/x?key=calvin: 401.",
             "poweredOn": on,
         },
     )
@@ -319,6 +319,7 @@ def test_a_host_that_is_not_powered_off_holds_its_remediation():
     says = "is asked to power off, and is not confirmed to be off: registration error (IPMI call"
     assert f"BareMetalHost openshift-machine-api/host-1 {says}" in vm.reason
     assert vm.remedy.startswith("restore the BMC of n1 (ipmi://10.0.0.1), or correct its address")
+    assert "calvin" not in f"{vm.reason}{vm.remedy}"
     assert "; or, as a decision, confirm that n1 is powered off, then: kubectl taint" in vm.remedy
 
 

@@ -33,3 +33,22 @@ def test_an_image_that_others_rely_on_cannot_be_pulled():
 
     assert found.why == 'ErrImagePull: Back-off pulling image "a:1": dial tcp: i/o timeout'
     assert found.remedy.startswith("name a copy of the image in a registry that w1 reaches, or let")
+
+
+@pytest.mark.parametrize("kind", ["probe", "waiting", "terminated"])
+def test_no_key_of_an_address_is_quoted(kind):
+    said = 'Get "http://u:hidden@10.0.0.1/ok?key=hidden": error'
+    state = {
+        "waiting": {"reason": "CreateContainerError", "message": said},
+        "terminated": {"exitCode": 1, "message": said},
+    }
+    status = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "False"}],
+        "containerStatuses": [{"name": "a", "state": {kind: state.get(kind)}}],
+    }
+    pod = manifest("v1", "Pod", "a-0", "shop", spec={"nodeName": "w1"}, status=status)
+    event = warning(pod, "Unhealthy", f"Readiness probe failed: {said}", NOW)
+    why = broken_pods.why(pod, Snapshot([pod, event], ["*"], time=NOW))
+
+    assert 'Get "http://10.0.0.1/ok": error' in why

@@ -49,14 +49,14 @@ def pod(name="virt-launcher-db-1", said=SAID):
     )
 
 
-def found(*objects, mode="Block", said=SAID, labels=()):
-    spec = {"volumeMode": mode, "volumeName": "pvc-1"}
+def found(*objects, mode="Block", said=SAID, labels=(), volume="pvc-1", complete=("*",)):
+    spec = {"volumeMode": mode, "volumeName": volume}
     claim = manifest("v1", "PersistentVolumeClaim", "disk", "shop", spec=spec)
     here = node("a")
     here.data["status"] = {"conditions": [NOW]}
     own = pod(said=said)
     own.data["metadata"]["labels"] = dict(labels)
-    cluster = Snapshot([here, claim, own, *objects], complete=["*"])
+    cluster = Snapshot([here, claim, own, *objects], complete=complete)
     return pod_starts.fault(own, cluster)
 
 
@@ -119,4 +119,32 @@ def test_a_guest_that_has_not_run_is_stopped():
     status = {"phase": "Scheduled", "nodeName": "a"}
     guest = manifest("kubevirt.io/v1", "VirtualMachineInstance", "db", "shop", status=status)
 
-    assert command_of(found(VM, DISK, guest).remedy) == "virtctl stop db -n shop"
+    remedy = found(VM, DISK, guest).remedy
+
+    assert command_of(remedy) == "virtctl stop db -n shop"
+    assert "start the VM once pod virt-launcher-db-1 is gone" in remedy
+    assert "--force" not in remedy
+
+
+def test_a_volume_that_a_running_guest_may_have_is_unplugged_first():
+    own = pod("hp-volume-1")
+    own.data["metadata"] |= {
+        "labels": {"kubevirt.io": "hotplug-disk"},
+        "ownerReferences": [{"kind": "Pod", "name": "virt-launcher-db-1", "controller": True}],
+    }
+    spec = {"volumeMode": "Block", "volumeName": "pvc-1"}
+    claim = manifest("v1", "PersistentVolumeClaim", "disk", "shop", spec=spec)
+    remedy = pod_starts.fault(own, Snapshot([node("a"), claim, own, VM], ["*"])).remedy
+
+    assert remedy.startswith("unplug that volume, first in the guest, and unmount the file on a")
+    assert "only once no pod on a uses that claim, run on a: umount" in remedy
+    assert "delete the pod" not in remedy
+
+
+def test_other_pods_that_were_not_read_may_use_the_device():
+    assert "if no other pod on a uses that claim" in found(VM, complete=["nodes"]).remedy
+    assert "if no other pod" not in found(VM).remedy
+
+
+def test_the_name_of_a_volume_is_quoted_for_a_shell():
+    assert "/pvc-1; reboot/dev'/*" in found(VM, volume="pvc-1; reboot").remedy

@@ -4,7 +4,7 @@ of another pod of the same software.
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import manifest, warning
 from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.evidence import kernel_modules
@@ -131,12 +131,41 @@ def test_a_driver_whose_pods_work_is_not_the_cause(pods):
     assert f", and CSI driver {DRIVER}" not in fault.words
 
 
-def loaded(on):
-    return running("disks-agent", on=on, initContainerStatuses=[{"name": "loader", "ready": True}])
+@pytest.mark.parametrize(("since", "lacks"), [("11:58", False), ("11:40", True), (None, True)])
+def test_a_driver_that_is_back_since_its_absence_was_reported(since, lacks):
+    user = manifest("v1", "Pod", "p", "shop", spec={"nodeName": "a"}, status={"phase": "Pending"})
+    event = warning(
+        user,
+        "FailedMount",
+        f"driver name {DRIVER} not found in the list of registered CSI drivers",
+        "2026-11-26T11:57:00Z",
+        firstTimestamp="2026-11-26T11:50:00Z",
+    )
+    own = running()
+    own.data["status"]["conditions"][0] |= (
+        {"lastTransitionTime": f"2026-11-26T{since}:00Z"} if since else {}
+    )
+    assert bool(node_drivers.lacking(cluster(user, event, own))) is lacks
+
+
+def test_an_entry_without_a_name_is_not_a_driver():
+    entries = {"a": [{"nodeID": "a"}], "b": [{"name": DRIVER}, {"name": 1}, {"name": ""}]}
+    nodes = [
+        manifest("storage.k8s.io/v1", "CSINode", name, spec={"drivers": drivers})
+        for name, drivers in entries.items()
+    ]
+    assert node_drivers.lacking(Snapshot(nodes, ["*"], time=NOW)) == {"a": {DRIVER}}
+
+
+def loaded(on, daemon="disks-agent", **fields):
+    box = {"name": "loader", "ready": True, **fields}
+    return running(daemon, on=on, initContainerStatuses=[box])
 
 
 def kernels(*objects, said="modprobe: module disks not found"):
-    return kernel_modules.of_end(crashing(), "loader", said, Snapshot(list(objects), ["*"]))
+    own = crashing()
+    own.data["status"]["initContainerStatuses"][0]["image"] = "quay.io/disks/loader:2"
+    return kernel_modules.of_end(own, "loader", said, Snapshot(list(objects), ["*"]))
 
 
 def test_a_module_that_lacks_for_one_kernel():
@@ -151,6 +180,37 @@ def test_a_kernel_is_not_the_cause():
     assert kernels(node(), node("b", "5.14.0-427")) is None
     other = (node(), node("b", "5.14.0-427"), loaded("b"))
     assert kernels(*other, said="connection refused") is None
+
+
+def test_many_pods_that_lack_a_module_are_compared_by_one_walk(monkeypatch):
+    boxes, walked = kernel_modules._boxes, []
+    monkeypatch.setattr(kernel_modules, "_boxes", lambda each: walked.append(each) or boxes(each))
+    known = [node("b", "5.14.0-427"), loaded("b")]
+    broken = [crashing(on=f"n{number}") for number in range(20)]
+    nodes = [node(f"n{number}") for number in range(20)]
+    cluster = Snapshot([*known, *broken, *nodes], ["*"])
+    assert all(kernel_modules.of_end(each, "loader", "no disks.ko", cluster) for each in broken)
+    assert len(walked) == 20 + 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "modprobe: ERROR: could not insert 'nvidia': No such device",
+        "Loading kernel module\nmodprobe: cannot insert disks.ko: Key was rejected by service",
+    ],
+)
+def test_a_module_that_the_kernel_refuses_is_there(said):
+    assert kernels(node(), node("b", "5.14.0-427"), loaded("b"), said=said) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "is_same"),
+    [("quay.io/disks/loader:1", True), ("quay.io/disks/other:2", False), (None, False)],
+)
+def test_a_container_of_another_workload_is_not_the_same(image, is_same):
+    found = kernels(node(), node("b", "5.14.0-427"), loaded("b", "other-b", image=image))
+    assert (found is not None) is is_same
 
 
 @pytest.mark.parametrize(

@@ -158,12 +158,13 @@ def test_an_agent_that_never_runs(spec, words):
     "obj",
     [
         fencing({**ADDRESS, "timeout": "20m"}, AT_WORK),
+        fencing({**ADDRESS, "retrycount": 2**62}, AT_WORK),
         fencing(ADDRESS, AT_WORK | {"lastTransitionTime": "2026-01-01T11:46:00Z"}),
         fencing(ADDRESS, AT_WORK, deletionTimestamp=NOON),
         fencing(ADDRESS, AT_WORK | {"status": "False"}, FAILED | {"status": "True"}),
         fencing(ADDRESS, creationTimestamp="2026-01-01T11:50:00Z"),
     ],
-    ids=["long tries", "late", "being deleted", "done", "just created"],
+    ids=["long tries", "endless tries", "late", "being deleted", "done", "just created"],
 )
 def test_an_agent_that_may_still_end(obj):
     own = check(FAR)
@@ -351,11 +352,11 @@ def insecure(value, **more):
     }
 
 
-def failed_agent(own_spec, template_spec=None):
+def failed_agent(own_spec, template_spec=None, reason=AGENT_FAILED["reason"]):
     """Return what is said after the agent of w1 has failed."""
     own = check(FAR)
     own.data["spec"]["remediationTemplate"] = {"name": "redfish", "namespace": "ops"}
-    objects = [own, fencing(own_spec, AGENT_FAILED)]
+    objects = [own, fencing(own_spec, AGENT_FAILED | {"reason": reason})]
     labels = {"app.kubernetes.io/name": "fence-agents-remediation-operator"}
     name = "fence-agents-remediation-controller-manager-5d-x"
     objects.append(manifest("v1", "Pod", name, "ops", metadata={"labels": labels}))
@@ -397,6 +398,13 @@ def test_without_a_visible_fault_the_log_says_why():
     assert "kubectl logs -n ops -l app.kubernetes.io/name=fence-agents" in found.remedy
     assert "they are --ip 10.0.0.1, --ssl-insecure, --password, --systems-uri; then" in found.remedy
     assert "power" not in found.remedy
+
+
+def test_an_agent_whose_time_was_over_did_not_answer():
+    found = failed_agent(insecure(""), insecure(""), "RemediationInterruptedByNHC")
+
+    assert "what fence_redfish answered" not in found.remedy
+    assert "give its step in NodeHealthCheck workers more time, or Fence" in found.remedy
 
 
 def test_a_parameter_that_other_nodes_alone_have():

@@ -338,3 +338,20 @@ def test_the_vms_that_are_lost_at_the_time_out_of_a_drain_are_named() -> None:
     (off,) = vm_interruptions.lost(runs[:1])
     assert off.startswith("Lost with n1 then, without room to start again: shop/a: no room.")
     assert not list(vm_interruptions.lost([Outcome()]))
+
+
+def test_a_vm_that_was_lost_is_not_woken_by_the_pause_before() -> None:
+    """It waits again on its next node: from 500 to 520, when the pause on a would have ended."""
+    slept = test_simulation.vm("v0", "a", 20, under_way=UnderWay(510, holds_place=False))
+    full = [
+        test_simulation.vm(f"full-{name}", name, gib, blocked="x")
+        for name, gib in (("c", 15), ("d", 25))
+    ]
+    given = test_simulation.world([slept, *full], "abcd")
+    pools = (Pool("w", (), 1, begun=("a",)), Pool("x", ("b",), 1, begun=("d",)))
+    begun = replace(given, pools=pools, begun={"a": None, "d": 200}, reboot=3000)
+    outcome = simulate(replace(begun, deadlines={"a": (100, 0)}))
+
+    assert outcome.lost.keys() == {"shop/v0"}
+    assert [(each.source, each.target) for each in outcome.migrations] == [("b", "a")]
+    assert outcome.ended.keys() == {"a", "b", "d"}

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import manifest
-from virt_admit.model.evidence import full_ranges
+from virt_admit.model.evidence import calico_blocks, full_ranges
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.messages import command_of
 
@@ -73,6 +73,22 @@ def test_a_block_whose_address_a_pod_of_another_node_has_is_not_deleted(holders,
 
 
 @pytest.mark.parametrize(
+    "address",
+    [
+        {"secondary": {"node": "old", "vmiuid": "1"}},
+        {"secondary": {"node": "old"}, "handle_id": "k8s-pod-network.vmi.shop.db"},
+        {"secondary": {"node": "old"}, "alternate": {"node": "n1"}},
+        {"secondary": None},
+    ],
+)
+def test_a_block_with_the_address_of_a_vm_is_not_deleted(address):
+    own = block(SECOND, "old")
+    assert "delete IPAMBlock" in found(affinity("old", SECOND), own).remedy
+    own.data["spec"]["attributes"].append(address)
+    assert "delete IPAMBlock" not in found(affinity("old", SECOND), own).remedy
+
+
+@pytest.mark.parametrize(
     ("affinities", "complete"),
     [
         ([affinity("n1", FIRST), affinity("n2", SECOND)], ["*"]),
@@ -87,6 +103,30 @@ def test_no_node_is_gone(affinities, complete):
     full = found(*affinities, complete=complete)
     assert "do not exist" not in full.what
     assert full.remedy.startswith("add an IP pool")
+
+
+@pytest.mark.parametrize(
+    ("uses", "counts"), [(["LoadBalancer"], False), (["Tunnel"], False), (["Workload"], True)]
+)
+def test_a_pool_that_is_not_for_pods_has_no_block_left_for_them(uses, counts):
+    other = manifest(CRD, "IPPool", "other", spec={"cidr": "10.9.0.0/24", "allowedUses": uses})
+    full = found(affinity("n1", FIRST), affinity("n2", SECOND), other)
+    assert ("2 of 6 blocks" in full.what) is counts
+    assert ("all 2 blocks of IPPool pods" in full.what) is not counts
+
+
+def test_a_controller_that_could_not_be_read_may_run():
+    read = ("nodes", "pods", "ippools.crd.projectcalico.org")
+    full = found(affinity("old", SECOND), complete=read)
+    assert full.remedy.startswith("see whether calico-kube-controllers runs")
+
+
+def test_the_blocks_are_read_once_for_all_pods(monkeypatch):
+    blocks, walks = calico_blocks._blocks, []
+    monkeypatch.setattr(calico_blocks, "_blocks", lambda each: walks.append(each) or blocks(each))
+    cluster = Snapshot([POOL, *NODES, affinity("n1", FIRST)], ["*"])
+    assert {full_ranges.of(SAID, "n2", cluster).what for _ in range(3)}
+    assert len(walks) == 1
 
 
 def test_no_pool_is_known():

@@ -76,6 +76,28 @@ def test_what_may_become_ready_is_waited_for(since, said):
     assert not probe.lasts
 
 
+def test_each_container_has_its_own_answers():
+    own = pod(path="/healthz")
+    own.data["spec"]["containers"].append({"name": "agent", "readinessProbe": {"exec": {}}})
+    said = {"agent": "agent says no", "v": "503"}
+    events = [
+        warned(own, text, f"2026-02-04T11:5{9 - number}:00Z")
+        for number, text in enumerate(said.values())
+    ]
+    for event, name in zip(events, said, strict=True):
+        event.data["involvedObject"]["fieldPath"] = f"spec.containers{{{name}}}"
+    assert failed_probes.of_pod(own, Snapshot([own, *events], ["*"], time=NOW)).said == "503"
+    assert failed_probes.of_pod(own, Snapshot([own, events[0]], ["*"], time=NOW)) is None
+
+
+ANSWER = 'Get "http://admin:secret@10.0.0.1:8200/healthz?token=secret": dial tcp: refused'
+
+
+def test_what_the_address_of_a_probe_holds_is_not_quoted():
+    words = failed_probes.words([found(pod(path="/healthz?token=secret"), ANSWER)])
+    assert words.endswith(': Get "http://10.0.0.1:8200/healthz": dial tcp: refused')
+
+
 def test_what_may_pass_or_is_old_is_not_named():
     assert found(pod(since="2026-02-04T11:30:00Z")) is None
     assert found(pod(), last="2026-02-04T10:00:00Z") is None

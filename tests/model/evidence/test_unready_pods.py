@@ -46,6 +46,13 @@ def test_the_pod_that_is_not_ready_is_named_with_its_event():
     assert words == "0 of 1 ready, pod db-1, made 2 h ago, reports FailedMount: mount failed"
 
 
+@pytest.mark.parametrize("reason", ["Unhealthy", "FailedMount"])
+def test_no_key_of_an_address_is_quoted(reason):
+    told = said(pod(nodeName="a"), failed(reason, 'Get "http://10.0.0.1/ok?key=hidden": EOF'))
+
+    assert told.endswith(f'reports {reason}: Get "http://10.0.0.1/ok": EOF')
+
+
 def test_a_pod_that_is_ready_is_not_named():
     assert said(pod("True", nodeName="a"), node("a")) == ""
 

@@ -24,7 +24,7 @@ from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.refusals import refused_managers, unserved_nodes
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
-from virt_admit.model.kubernetes import node_health
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, MIGRATION_POLICY
@@ -175,7 +175,9 @@ def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:
     needed = migration_timeouts.size(vmi) / max(found.bandwidth, migration_timeouts.SLOWEST)
     if needed <= limit or vm_states_times.last_duration(vmi, cluster) is not None:
         return None
-    copied, deadline = (duration(timedelta(seconds=each)) for each in (needed, limit))
+    copied, deadline = (
+        duration(timedelta(seconds=min(each, clock.LONGEST))) for each in (needed, limit)
+    )
     reason = (
         f"its memory takes {copied} with bandwidthPerMigration, and KubeVirt cancels a migration "
         f"after {deadline}"

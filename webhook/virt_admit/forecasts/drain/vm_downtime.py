@@ -57,7 +57,7 @@ def last_start(vmi: Object) -> int | None:
 def grace(vmi: Object) -> int:
     """Return the seconds that the guest has to shut down."""
     said = vmi.at("spec", "terminationGracePeriodSeconds").integer
-    return GRACE if said is None else max(0, said)
+    return GRACE if said is None else clock.bounded(said)
 
 
 def restart(row: Forecast) -> Downtime:

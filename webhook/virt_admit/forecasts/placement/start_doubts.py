@@ -202,6 +202,8 @@ def opens(why: str, fault: str, cluster: Cluster) -> str:
             return makes_room(fault)
         if fenced := _fenced(cause, cluster):
             return makes_room(fault, f"add a node that takes it, or {fenced}")
+        if owned := _owned(cause):
+            return makes_room(fault, f"add a node that takes it, or {owned} on {node}")
         return makes_room(fault, f"add a node that takes it, or let {node} take it ({cause})")
     words = advice_of(node_drivers.remedy(cause.split()[2], node, cluster)).rstrip(".")
     return f"{words[:1].lower()}{words[1:]}"
@@ -217,6 +219,15 @@ def _fenced(cause: str, cluster: Cluster) -> str:
         return ""
     found = shared_taints.known(cluster).get(key)
     return found.advice if found is not None else f"wait until podmon removes taint {key}"
+
+
+def _owned(cause: str) -> str:
+    """Return what ends a taint that a controller sets, which no pod should tolerate; empty: a node
+    refuses for other reasons alone."""
+    keys = (each.removeprefix("taint ") for each in cause.split("; ") if each.startswith("taint "))
+    key = next(filter(controller_taints.owner, keys), "")
+    who = controller_taints.owner(key)
+    return f"repair what {who} reports with taint {key}" if who else ""
 
 
 def volumes(node: str, namespace: str, claims: Sequence[str], cluster: Cluster) -> Problem | None:

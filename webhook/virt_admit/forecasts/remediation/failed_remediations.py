@@ -25,6 +25,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.model.commands import about, shell, typed
+from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -184,7 +185,7 @@ def _overdue(obj: Object | Unseen | None, cluster: Cluster) -> timedelta | None:
     began = processing["lastTransitionTime"].text or obj.created
     lasts = clock.since(began, cluster)
     try:
-        most = timedelta(seconds=remediators.far_duration(obj) // SECOND)
+        most = timedelta(seconds=clock.bounded(remediators.far_duration(obj) // SECOND))
     except ValueError:
         return lasts  # the operator cannot read it
     return lasts if lasts is not None and lasts > most + _SETTLED else None
@@ -285,7 +286,8 @@ def _by_power(check: Object) -> bool:
 
 
 def _power_error(host: Object) -> str:
-    error, said = bare_metal.power_error(host), host.at("status", "errorMessage").words.rstrip(".")
+    error, said = bare_metal.power_error(host), host.at("status", "errorMessage").text or ""
+    said = status_errors.plain(said).rstrip(".")
     return f"{error} ({cut_middle(said, 100)})" if error and said else error
 
 
@@ -299,10 +301,8 @@ def _not_off(node: str, cluster: Cluster) -> FailedRemediation | None:
         return None
     title, bmc = f"{host.kind} {host.full_name}", host.at("spec", "bmc")
     secret = f" or Secret {bmc['credentialsName'].text}" if bmc["credentialsName"].text else ""
-    first = (
-        f"restore the BMC of {node} ({bmc['address'].text or 'no address'}), or correct its "
-        f"address{secret} in {title}"
-    )
+    address = status_errors.plain(bmc["address"].text or "no address")
+    first = f"restore the BMC of {node} ({address}), or correct its address{secret} in {title}"
     return FailedRemediation(
         f"{title} is asked to power off, and is not confirmed to be off: {error}",
         typed(first, about("describe", host, BARE_METAL_HOST), _by_hand(node)),
@@ -338,13 +338,27 @@ def _of_agent(
     then = f"then {again} from it ({delete})"
     if because:
         return FailedRemediation(reason, typed(fence_agents.remedy(template, node), edit, then))
+    if obj.condition("Succeeded")["reason"].text == _INTERRUPTED:
+        first = (
+            f"see in the log of its operator how far {_agent_of(obj)} came, and give its step in "
+            f"{check.kind} {check.name} more time, or {called} fewer tries"
+        )
+        return FailedRemediation(reason, typed(first, _log(cluster), then))
     given = names(fence_agents.parameters(template, node), 90)
     first = (
-        f"see in the log of its operator what {obj.at('spec', 'agent').text or 'the agent'} "
+        f"see in the log of its operator what {_agent_of(obj)} "
         f"answered, and correct {template.kind} {template.name}, or what its parameters name"
     )
     then = f"they are {given}; {then}"
     return FailedRemediation(reason, typed(first, _log(cluster), then))
+
+
+_INTERRUPTED: Final = "RemediationInterruptedByNHC"
+"""The time of the step was over, while the agent may still have tried (conditions.go)."""
+
+
+def _agent_of(obj: Object) -> str:
+    return obj.at("spec", "agent").text or "the agent"
 
 
 def _fault(obj: Object, node: str) -> str:

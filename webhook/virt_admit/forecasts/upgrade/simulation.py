@@ -449,8 +449,9 @@ class _Run:
         self._after(BACKOFF * 2 ** min(failures - 1, MAX_DOUBLINGS), lambda: self._again(vm))
 
     def _again(self, vm: Vm) -> None:
-        if self._paused.pop(vm.name, None) is None:
-            return  # it was lost meanwhile
+        if self._paused.get(vm.name) is not vm:
+            return  # it was lost meanwhile, and may pause on its next node
+        del self._paused[vm.name]
         self._moving.discard(vm.name)
         if vm.node in self._queues:  # else it moved although its node is not drained yet
             self._queues[vm.node].append(vm)

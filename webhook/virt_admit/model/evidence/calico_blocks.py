@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 from virt_admit.model.commands import about, logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, NODE, POD, Kind
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.lookups import find, find_named
 from virt_admit.model.messages import count, names
 
@@ -49,7 +49,22 @@ class TakenBlocks(NamedTuple):
 
 
 def of(version: int, cluster: Cluster) -> TakenBlocks:
-    """Return what is known of the blocks of a version of IP."""
+    """Return what is known of the blocks of a version of IP, for all pods at once."""
+    return cluster.cached(_of_6 if version == _SIXTH else _of_4)
+
+
+_SIXTH: Final = 6
+
+
+def _of_4(cluster: Cluster) -> TakenBlocks:
+    return _of(4, cluster)
+
+
+def _of_6(cluster: Cluster) -> TakenBlocks:
+    return _of(6, cluster)
+
+
+def _of(version: int, cluster: Cluster) -> TakenBlocks:
     pools = {str(cidr): (pool, cidr) for pool, cidr in _pools(version, cluster)}
     if not pools:
         return TakenBlocks("", typed(_MORE, f"kubectl get {_POOLS[0].resource}.{_GROUPS[0][0]}"))
@@ -79,8 +94,18 @@ def _pools(version: int, cluster: Cluster) -> Iterator[tuple[Object, _Network]]:
     for kind in _POOLS:
         for pool in cluster.known(kind):
             cidr = _parsed(pool.at("spec", "cidr").text)
-            if cidr and cidr.version == version and not pool.at("spec", "disabled").boolean:
+            if cidr and cidr.version == version and _is_for_pods(pool):
                 yield pool, cidr
+
+
+def _is_for_pods(pool: Object) -> bool:
+    """Return whether pods get new addresses of a pool. It is for them unless its uses are named."""
+    uses = [each.text for each in pool.at("spec", "allowedUses").items()]
+    return (not uses or _WORKLOAD in uses) and not pool.at("spec", "disabled").boolean
+
+
+_WORKLOAD: Final = "Workload"
+"""The use of an IP pool for pods (api/pkg/apis/projectcalico/v3/ippool.go#IPPoolAllowedUse)."""
 
 
 def _size(pool: Object, cidr: _Network) -> int:
@@ -134,7 +159,7 @@ def _release(gone: Sequence[_Block], cluster: Cluster) -> str:
     if pods:
         return typed(f"repair {way}", about("describe", pods[0], POD), hand)
     where = f"kubectl get pods -A -l k8s-app={_CONTROLLERS}"
-    if unlisted(cluster, POD):
+    if unlisted(cluster, POD) or unlisted(cluster, DEPLOYMENT):
         return typed(f"see whether {_CONTROLLERS} runs, which releases such blocks", where, hand)
     return typed(f"deploy {way} (none runs)", where, hand)
 
@@ -142,7 +167,8 @@ def _release(gone: Sequence[_Block], cluster: Cluster) -> str:
 def _by_hand(gone: Sequence[_Block], cluster: Cluster) -> str:
     """Return which objects hold the blocks, where each address in them is of a node that is gone.
 
-    A block may lend addresses to pods of other nodes, which would be given a second time.
+    A block may lend addresses to pods of other nodes, which would be given a second time. A VM may
+    keep its address while it moves or is off (kubeVirtVMAddressPersistence).
     """
     blocks = {_parsed(each.at("spec", "cidr").text): each for each in cluster.known(_BLOCKS)}
     found = [blocks.get(each.cidr) for each in gone]
@@ -156,5 +182,17 @@ def _by_hand(gone: Sequence[_Block], cluster: Cluster) -> str:
 
 
 def _is_of_gone(block: Object, cluster: Cluster) -> bool:
-    holders = [each.at("secondary", "node").text for each in block.at("spec", "attributes").items()]
-    return all(each is not None and _is_gone(each, cluster) for each in holders)
+    return all(_is_left(each, cluster) for each in block.at("spec", "attributes").items())
+
+
+def _is_left(address: Field, cluster: Cluster) -> bool:
+    """Return whether an address is of a node that is gone, and of no VM, whose attributes and
+    handle name it (libcalico-go/lib/apis/crd.projectcalico.org/v1/ipam_block.go)."""
+    own, handle = address["secondary"], address["handle_id"].text or ""
+    of_vm = _OF_VM in handle or any(key.startswith("vm") for key in own.map)
+    moves = any(True for _ in address["alternate"].map)
+    return not of_vm and not moves and _is_gone(own["node"].text or "", cluster)
+
+
+_OF_VM: Final = ".vmi"
+"""In a handle of a VM, after the name of the network (ipam_plugin.go#createVMIHandleID)."""

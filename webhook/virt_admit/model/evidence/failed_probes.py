@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import logs_of, shell
+from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD
@@ -117,43 +118,49 @@ def of_pod(pod: Object, cluster: Cluster) -> FailedProbe | None:
     if pod.deleted or pod.ended or ready["status"].text != "False":
         return None
     began = clock.instant(ready["lastTransitionTime"].text)
-    age, probe = clock.elapsed(began, cluster), _probe(pod)
-    if began is None or age is None or age < _PATIENCE or probe is None:
+    age, container = clock.elapsed(began, cluster), _unready(pod)
+    if began is None or age is None or age < _PATIENCE or container is None:
         return None
-    said = next(
-        (
-            answer
-            for reason, text in events.warnings(pod, clock.ago(_RECENT, cluster), cluster)
-            if (answer := events.probe_answer(reason, text))
-        ),
-        "",
-    )
+    said = _answer(pod, container["name"].text or "", cluster)
     if not said:
         return None
-    http = probe["httpGet"]
+    http = container.at("readinessProbe", "httpGet")
     path, _, query = (http["path"].text or "").partition("?")  # its values may be keys
     standby = (
         path == _VAULT and said.endswith(": 429") and not any(each in query for each in _STANDBY)
     )
     made = clock.instant(pod.created)
-    answer = cut_middle(said.rstrip(". ").replace(";", ","), _LONGEST)
+    answer = cut_middle(status_errors.plain(said).rstrip(". ").replace(";", ","), _LONGEST)
     asks = f" GET {cut_middle(path, _LONGEST)}" if http.is_map and path else ""
     never = made is not None and began - made < _START
     return FailedProbe(pod, asks, answer, age, never, standby)
 
 
-def _probe(pod: Object) -> Field | None:
-    """Return the readiness probe of the one container that runs and is not ready; None: it has
+def _answer(pod: Object, container: str, cluster: Cluster) -> str:
+    """Return what the readiness probe of a container answered last; empty: no event says it.
+
+    Each container has its own (kubernetes/kubernetes:pkg/kubelet/container/ref.go#fieldPath).
+    """
+    for event in events.about(pod, clock.ago(_RECENT, cluster), cluster):
+        of = event.at("involvedObject", "fieldPath").text
+        answer = events.probe_answer(event["reason"].text or "", events.message(event))
+        if answer and (not of or of.endswith(f"{{{container}}}")):
+            return answer
+    return ""
+
+
+def _unready(pod: Object) -> Field | None:
+    """Return the first container that runs, has a readiness probe and is not ready; None: there is
     none."""
     states: Mapping[str, Field] = {
         each["name"].text or "": each for each in pod.at("status", "containerStatuses").items()
     }
     for container in pod.at("spec", "containers").items():
-        state, probe = states.get(container["name"].text or ""), container["readinessProbe"]
-        if state is None or not probe.is_map or state["ready"].boolean is not False:
+        state, has = states.get(container["name"].text or ""), container["readinessProbe"].is_map
+        if state is None or not has or state["ready"].boolean is not False:
             continue
         if state.at("state", "running").present:
-            return probe
+            return container
     return None
 
 

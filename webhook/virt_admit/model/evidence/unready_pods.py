@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.model.evidence import lost_pins
+from virt_admit.model.evidence import lost_pins, status_errors
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, REPLICA_SET
@@ -74,7 +74,7 @@ def why(pod: Object, cluster: Cluster) -> str:
         return ""
     text = said[reason]
     short = scheduler_words if reason == "FailedScheduling" else cut_middle
-    return f"reports {reason}: {short(text.rstrip('. '), _LONGEST)}"
+    return f"reports {reason}: {short(status_errors.plain(text).rstrip('. '), _LONGEST)}"
 
 
 @cached

@@ -11,7 +11,7 @@ kubernetes/autoscaler:cluster-autoscaler/utils/taints/taints.go, :cluster-autosc
 gardener/gardener:docs/usage/advanced/ node-readiness.md;
 kubernetes-sigs/node-readiness-controller:README.md;
 kubernetes-sigs/karpenter:pkg/scheduling/taints.go;
-dell/karavi-resiliency:internal/monitor/monitor.go#StartPodMonitor.
+dell/karavi-resiliency:internal/monitor/monitor.go#StartPodMonitor, controller.go.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ _AGENT: Final = "/agent-not-ready"
 """The end of the keys of CSI drivers, whose agent removes the taint when it runs on the node."""
 _PODMON: Final = ".podmon.storage.dell.com"
 """The end of the keys of podmon, after the driver."""
+_OFFLINE: Final = ("offline.", ".storage.dell.com")
+"""Begin and end of the keys of podmon, around the driver, while the driver's pod on the node is not
+ready, as in each update of it (controller.go#controllerModeDriverPodHandler)."""
 _AGENTS: Final[Mapping[str, str]] = {"cni.istio.io/not-ready": "istio.io"}
 """The domain of other agents of the cluster itself, by the key."""
 
@@ -52,7 +55,7 @@ def owner(key: str) -> str:
     """Return which controller sets a taint and removes it; empty: people set it."""
     if key.endswith(_AGENT):
         return f"the agent of {key.removesuffix(_AGENT)}"
-    if is_of_podmon(key):
+    if is_of_podmon(key) or is_of_dell_driver(key):
         return "podmon of Dell CSM Resiliency"
     return next((who for start, who in _OWNERS.items() if key.startswith(start)), "")
 
@@ -60,6 +63,12 @@ def owner(key: str) -> str:
 def is_of_podmon(key: str) -> bool:
     """Whether Dell CSM Resiliency sets a taint, on a node to which an array lost its connection."""
     return key.endswith(_PODMON)
+
+
+def is_of_dell_driver(key: str) -> bool:
+    """Whether Dell CSM Resiliency sets a taint, on a node whose driver pod is not ready."""
+    begin, end = _OFFLINE
+    return key.startswith(begin) and key.endswith(end)
 
 
 def agent_domain(key: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from virt_admit.model.scheduler.controller_taints import MEDIK8S, is_of_podmon
+from virt_admit.model.scheduler.controller_taints import MEDIK8S, is_of_dell_driver, is_of_podmon
 from virt_admit.model.scheduler.node_selectors import tolerates
 from virt_admit.model.scheduler.pods import Pod, Spread
 from virt_admit.model.scheduler.snapshot import Node
@@ -75,7 +75,7 @@ def is_transient(taint: Mapping[str, Any]) -> bool:
     so that rules at admission must not count it.
     """
     key = str(taint.get("key") or "")
-    return key.startswith(_TRANSIENT) or is_of_podmon(key)
+    return key.startswith(_TRANSIENT) or is_of_podmon(key) or is_of_dell_driver(key)
 
 
 def counts_for_spread(pod: Pod, node: Node, constraint: Spread) -> bool:

@@ -288,12 +288,19 @@ def _of_mac(found: PlannedMove, reason: str, start: str, cluster: Cluster) -> Pr
 def _by_source(cluster: Cluster) -> Mapping[str, Sequence[PlannedMove]]:
     """Return the moves of each VM by its id, which is its uid where it is one of this cluster."""
     moves = (each for plan in cluster.known(FORKLIFT_PLAN) for each in _moves(plan, cluster))
-    return grouped(moves, lambda move: move.entry["id"].text or "")
+    return grouped(moves, _key)
+
+
+def _key(move: PlannedMove) -> str:
+    """Return what all moves of a VM have in common: its id. An entry without one is compared within
+    its Plan alone."""
+    return move.entry["id"].text or f"{move.plan.full_name}/{move.entry['name'].text or ''}"
 
 
 def _moves(plan: Object, cluster: Cluster) -> Iterator[PlannedMove]:
     for each in plan.at("status", "migration", "vms").items():
-        yield PlannedMove(plan, each, entry(cluster, _by_uid, each["id"].text or ""))
+        uid = each["id"].text
+        yield PlannedMove(plan, each, entry(cluster, _by_uid, uid) if uid else None)
 
 
 def _has_failed(plan: Object) -> bool:
@@ -304,13 +311,13 @@ def _has_failed(plan: Object) -> bool:
 
 def _was_last(move: PlannedMove, cluster: Cluster) -> bool:
     """Return whether a move failed as the last one of its VM, by any Plan."""
-    every = entry(cluster, _by_source, move.entry["id"].text or "") or ()
+    every = entry(cluster, _by_source, _key(move)) or ()
     end = move.entry["completed"].text or ""
     return move.entry["error"].present and all(each.ended <= end for each in every)
 
 
 def _by_uid(cluster: Cluster) -> Mapping[str, Object]:
-    return {vm.metadata["uid"].text or "": vm for vm in cluster.known(VM)}
+    return {uid: vm for vm in cluster.known(VM) if (uid := vm.metadata["uid"].text)}
 
 
 def _runs(plan: Object) -> Iterator[Field]:

@@ -77,7 +77,7 @@ def closed(vmi: Object, pod: Object, said: str, unplug: str, cluster: Cluster) -
         return _cordoned(node, away, cluster)
     for taint in _taints(node, pod):
         key, effect = taint["key"].text or "", taint["effect"].text or ""
-        if key in said:
+        if _UNTOLERATED in said or f"taint {{{key}:" in said:
             if key in (_DRAIN, migration_limits.drain_taint(cluster)):
                 return _drained(node, key, effect, away, cluster)
             return _of_controller(node, key, away, cluster) or _tainted(
@@ -91,6 +91,8 @@ def closed(vmi: Object, pod: Object, said: str, unplug: str, cluster: Cluster) -
     return ClosedNode(reason, typed(f"{away.words}make room on {node.name}", away.command or ends))
 
 
+_UNTOLERATED: Final = "untolerated taint(s)"
+"""What kube-scheduler says of all taints from 1.34 on. Before, it names each with its value."""
 _CORDON_SAID: Final = re.compile(r"were unschedulable|node\.kubernetes\.io/unschedulable")
 
 
@@ -126,9 +128,9 @@ def _cordoned(node: Object, away: _Way, cluster: Cluster) -> ClosedNode:
     reason = f"{node.name}, where the VM runs, is cordoned{by}, which {why}"
     if cordon is not None and not cordon.uncordon:
         return ClosedNode(reason, _stays(cordon, f"wait until {node.name} is uncordoned", away))
-    first = f"uncordon {node.name}"
-    if cordoners.is_emptied(node.name, cluster):
-        first = f"{first} once its drain is over"
+    emptied = cordoners.is_emptied(node.name, cluster)
+    end = " once its drain is over" if emptied else ", if its maintenance is over"
+    first = f"uncordon {node.name}{end}"
     words = f"{first}, or migrate the VM to another node" if away.words else first
     return ClosedNode(reason, typed(words, shell("kubectl", "uncordon", argument(node.name))))
 

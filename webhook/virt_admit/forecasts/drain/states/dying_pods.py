@@ -87,7 +87,8 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
         keeps += f". {'; '.join(each.words for each in kept)}"
     orphans = [name for each in kept for name in each.attachments]
     rest = (
-        f"; then delete VolumeAttachment {names(orphans)} of {node}, if it is still there"
+        f"; delete VolumeAttachment {names(orphans)} of {node} only if it is still there "
+        f"{clock.duration(_DETACHED)} after that pod is gone"
         if orphans
         else ""
     )
@@ -218,6 +219,8 @@ def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
             f"{dying.why}"
         )
         return LeftOver(f"{words}{f'. {keeps}' if keeps else ''}", with_command(dying, pod))
+    if any(_has_just_ended(pod, cluster) for pod in pods):
+        return None
     here = [
         each
         for each in own
@@ -235,6 +238,16 @@ def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
     return LeftOver(
         "; ".join(each.words for each in kept).replace("Volume", "volume", 1), typed(ways, delete)
     )
+
+
+def _has_just_ended(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a container of a pod ended so short ago that Kubernetes may still detach."""
+    ends = (
+        each.at("state", "terminated", "finishedAt").text
+        for each in pod.at("status", "containerStatuses").items()
+    )
+    ages = (clock.since(end, cluster) for end in ends)
+    return any(age is not None and age < _DETACHED for age in ages)
 
 
 _DETACHED: Final = timedelta(minutes=10)

@@ -55,7 +55,8 @@ def expected(vmi: Object, found: MigrationSettings | None, cluster: Cluster) -> 
     if not size:
         return None
     bandwidth, patience = (found.bandwidth, found.progress) if found is not None else (0, 0)
-    return timedelta(seconds=max(30.0, patience / 2, size / (bandwidth or SLOW)))
+    usual = max(30.0, patience / 2, size / (bandwidth or SLOW))
+    return timedelta(seconds=min(usual, clock.LONGEST))
 
 
 def backoff_end(vmi: Object, migration: Object, cluster: Cluster) -> datetime | None:

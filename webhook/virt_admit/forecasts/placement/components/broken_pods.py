@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import unpullable_images
 from virt_admit.model.commands import about, kubectl, logs_of, typed
-from virt_admit.model.evidence import busy_programs, kernel_modules, pod_mutations
+from virt_admit.model.evidence import busy_programs, kernel_modules, pod_mutations, status_errors
 from virt_admit.model.kubernetes import clock, events, node_health, workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SERVICE
@@ -275,7 +275,7 @@ def _told(pod: Object, cluster: Cluster) -> tuple[str, bool]:
 
 
 def _shortened(said: str) -> str:
-    return cut_middle(said.rstrip(". ").replace(";", ","), _SAID)
+    return cut_middle(status_errors.plain(said).rstrip(". ").replace(";", ","), _SAID)
 
 
 _OF_START: Final = (*events.OF_VOLUMES, "FailedCreatePodSandBox")
@@ -287,7 +287,8 @@ def _waits(reason: str, waiting: Field, end: str) -> str:
     """Return why a container waits: how it ended, which says more than a time between restarts,
     else the kubelet's words.
     """
-    said = cut_middle(" ".join((waiting["message"].text or "").replace(";", ",").split()), _LONGEST)
+    said = status_errors.plain(waiting["message"].text or "").replace(";", ",")
+    said = cut_middle(said, _LONGEST)
     return f"{reason}, {end}" if end else f"{reason}: {said}" if said else reason
 
 
@@ -320,8 +321,7 @@ def _last_words(said: str) -> str:
     lines = [" ".join(each.split()) for each in said.splitlines() if each.strip()]
     telling = [each for each in lines if not _NO_ERROR.match(each)] or lines
     line = next(filter(_ERROR.search, telling), telling[-1] if telling else "")
-    words = unescaped(_PLACE.sub("", line)).rstrip(". ").replace(";", ",")
-    return cut_middle(words, _SAID)
+    return _shortened(unescaped(_PLACE.sub("", line)))
 
 
 _ERROR: Final = re.compile(

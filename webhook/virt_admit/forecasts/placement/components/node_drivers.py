@@ -13,7 +13,7 @@ import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
@@ -265,7 +265,9 @@ def _daemons(cluster: Cluster) -> dict[str, str]:
 
 def _registered(cluster: Cluster) -> dict[str, frozenset[str]]:
     return {
-        node.name: frozenset(each["name"].text or "" for each in node.at("spec", "drivers").items())
+        node.name: frozenset(
+            name for each in node.at("spec", "drivers").items() if (name := each["name"].text)
+        )
         for node in cluster.known(CSI_NODE)
     }
 
@@ -286,8 +288,18 @@ def _reported(cluster: Cluster) -> Iterator[tuple[str, str]]:
         lasts = now - first >= _LASTING and now - last <= _LASTING
         if lasts and about["kind"].text == POD.kind and pod is not None and not pod.deleted:
             on = pod.at("spec", "nodeName").text or ""
-            if pod.at("status", "phase").text == "Pending":
+            waits = pod.at("status", "phase").text == "Pending"
+            if waits and not _is_back(named[1], on, last, cluster):
                 yield on, named[1]
+
+
+def _is_back(driver: str, node: str, last: datetime, cluster: Cluster) -> bool:
+    """Return whether the pod of a driver is ready since its absence was reported last, as after an
+    update of the driver."""
+    pod = _pod(driver, node, cluster)
+    ready = pod.condition("Ready") if pod is not None else None
+    since = clock.instant(ready["lastTransitionTime"].text) if ready is not None else None
+    return ready is not None and ready["status"].text == "True" and bool(since and since > last)
 
 
 _LASTING: Final = timedelta(minutes=5)

@@ -16,6 +16,7 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Final
 
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY, NAMESPACE, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -122,7 +123,7 @@ def _read(blocks: list[Field], completion: int) -> MigrationSettings:
     disruption = first("allowWorkloadDisruption").boolean
     return MigrationSettings(
         completion if said is None or said < 0 else said,
-        _PROGRESS if progress is None or progress < 0 else progress,
+        _PROGRESS if progress is None or progress < 0 else clock.bounded(progress),
         post_copy,
         post_copy if disruption is None else disruption,
         float(_quantity(first(migration_limits.BANDWIDTH))),

@@ -75,6 +75,7 @@ def _is_known_nowhere(resource: str, refusals: dict[str, str], cluster: Cluster)
         unreported_devices.is_offered_by_kubevirt(resource, cluster)
         or node_bridges.bridge(resource)
         or any(resource in (node.allocatable or {}) for node in nodes.values())
+        or unreported_devices.passed_through(resource, cluster)
         or any(unreported_devices.may_start(name, resource, cluster) for name in refusals)
     )
 

@@ -21,7 +21,6 @@ from virt_admit.forecasts.drain.starts.devices.unreported_devices import (
     HARVESTER,
     OF_KUBEVIRT,
     PCI_DEVICE,
-    PCI_DEVICE_CLAIM,
     USB_DEVICE,
     VGPU_DEVICE,
     UnreportedDevice,
@@ -114,15 +113,10 @@ def _lost(node: str, devices: Sequence[str], cluster: Cluster) -> tuple[Unreport
 
 def _had(scheduler: FilterPipeline, node: str, device: str, cluster: Cluster) -> bool:
     """Return whether a node ever had a device: its kubelet goes on to report 0 of it when its
-    plugin is gone, and Harvester has a claim for its passthrough.
+    plugin is gone, and Harvester knows which it passes through.
     """
-    return device in (scheduler.state.nodes[node].allocatable or {}) or any(
-        (each := find(cluster, PCI_DEVICE, "", claim.name)) is not None
-        and each.at("status", "resourceName").text == device
-        for claim in cluster.known(PCI_DEVICE_CLAIM)
-        if claim.at("spec", "nodeName").text == node
-        and claim.at("status", "passthroughEnabled").boolean
-    )
+    reported = device in (scheduler.state.nodes[node].allocatable or {})
+    return reported or node in unreported_devices.passed_through(device, cluster)
 
 
 def _devices(why: str) -> tuple[str, ...]:

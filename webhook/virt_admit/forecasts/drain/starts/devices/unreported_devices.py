@@ -117,6 +117,25 @@ def of_node(node: str, cluster: Cluster) -> tuple[UnreportedDevice, ...]:
     return tuple(found)
 
 
+def passed_through(device: str, cluster: Cluster) -> frozenset[str]:
+    """Return the nodes on which Harvester passes devices of this name through to VMs: those of a
+    PCI device by its claim, that of a USB device by its own status (usbdevice_claim_controller.go).
+    """
+    claimed = (
+        claim.at("spec", "nodeName").text
+        for claim in cluster.known(PCI_DEVICE_CLAIM)
+        if claim.at("status", "passthroughEnabled").boolean
+        and (own := find(cluster, PCI_DEVICE, "", claim.name)) is not None
+        and own.at("status", "resourceName").text == device
+    )
+    enabled = (
+        usb.at("status", "nodeName").text
+        for usb in cluster.known(USB_DEVICE)
+        if usb.at("status", "enabled").boolean and usb.at("status", "resourceName").text == device
+    )
+    return frozenset(filter(None, (*claimed, *enabled)))
+
+
 def _capacity(node: str, device: str, cluster: Cluster) -> int:
     found = find(cluster, NODE, "", node)
     return amount(device, found.at("status", "capacity", device).value) if found is not None else 0

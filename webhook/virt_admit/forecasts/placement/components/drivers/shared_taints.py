@@ -128,8 +128,9 @@ class SharedTaint(NamedTuple):
     def _removed(self) -> Iterator[str]:
         """The taints as kubectl removes them."""
         for taint in self.taints:
-            value = f"={taint['value']}" if taint.get("value") else ""
-            yield argument(f"{self.key}{value}:{taint['effect']}-")
+            value = taint.get("value")
+            written = f"={value}" if value and isinstance(value, str) else ""
+            yield argument(f"{self.key}{written}:{taint['effect']}-")
 
 
 def barring(vmi: Object, cluster: Cluster) -> str:
@@ -158,8 +159,9 @@ def _known(cluster: Cluster) -> Mapping[str, SharedTaint]:
     found: dict[str, dict[str, list[Field]]] = {}
     for node in cluster.known(NODE):
         for taint in node.at("spec", "taints").items():
-            if taint["effect"].text in _BINDING and node.label(SCHEDULABLE).text:
-                own = found.setdefault(taint["key"].text or "", {})
+            key = taint["key"].text
+            if key and taint["effect"].text in _BINDING and node.label(SCHEDULABLE).text:
+                own = found.setdefault(key, {})
                 own.setdefault(node.name, []).append(taint)
     if not found or unlisted(cluster, NODE):
         return {}

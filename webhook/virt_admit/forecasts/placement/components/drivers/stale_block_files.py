@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.placement.components.longhorn_nodes import DRIVER
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import node_health
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME, Reads
@@ -72,19 +72,37 @@ def of_pod(pod: Object, said: str, cluster: Cluster) -> StaleBlockFile | None:
 
 
 def _remedy(pod: Object, volumes: list[str], on: str, cluster: Cluster) -> str:
-    unmount = f"run on {on}: umount {' '.join(f'{_DEVICES}/{each}/dev/*' for each in volumes)}"
+    paths = " ".join(f"{shell(f'{_DEVICES}/{each}/dev')}/*" for each in volumes)
+    unmount = f"run on {on}: umount {paths}"
+    if unlisted(cluster, POD):
+        unmount = f"if no other pod on {on} uses that claim (not all pods were read), {unmount}"
     if _is_target(pod, on, cluster):
         return _of_target(pod, unmount, on)
+    if pod.labels.get("kubevirt.io") == _HOTPLUG:
+        return _of_hotplug(pod, unmount, on)
     vm = find(cluster, VM, pod.namespace, pod.owned_by(VMI.kind))
     if vm is None:
         return f"keep its owner from making a new pod on {on}, delete the pod, and {unmount}"
     stop, start = (virtctl(verb, vm.name, vm.namespace) for verb in ("stop", "start"))
-    end = kubectl("delete", POD, pod.name, pod.namespace, "--force")
     return typed(
         f"stop the VM, unmount that file on {on} and start it",
         stop,
-        f"its guest has not run, so delete its pod if it stays ({end}); then {unmount} ; and start "
-        f"the VM ({start})",
+        f"its guest has not run; then {unmount} ; and start the VM once pod {pod.name} is gone "
+        f"({start})",
+    )
+
+
+_HOTPLUG: Final = "hotplug-disk"
+"""The label of the pod that attaches hotplugged volumes to the node of a guest that runs."""
+
+
+def _of_hotplug(pod: Object, unmount: str, on: str) -> str:
+    """Return how a hotplugged volume is repaired: the guest may have it although its pod waits, as
+    after an eviction of that pod."""
+    return typed(
+        f"unplug that volume, first in the guest, and unmount the file on {on} after",
+        kubectl("describe", POD, pod.name, pod.namespace),
+        f"only once no pod on {on} uses that claim, {unmount} ; then plug the volume in again",
     )
 
 
