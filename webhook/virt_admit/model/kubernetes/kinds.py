@@ -328,6 +328,7 @@ MACHINE_AUTOSCALER: Final = Kind(
 KARPENTER_NODE_POOL: Final = Kind(
     "karpenter.sh", ("v1", "v1beta1"), "nodepools", "NodePool", namespaced=False
 )
+KARPENTER_NODE_CLAIM: Final = KARPENTER_NODE_POOL._replace(plural="nodeclaims", kind="NodeClaim")
 INFRASTRUCTURE: Final = Kind(*_OPENSHIFT_CONFIG("Infrastructure"), namespaced=False)
 CLUSTER_VERSION: Final = Kind(*_OPENSHIFT_CONFIG("ClusterVersion"), namespaced=False)
 CLUSTER_OPERATOR: Final = Kind(*_OPENSHIFT_CONFIG("ClusterOperator"), namespaced=False)
