@@ -343,6 +343,10 @@ KUBEADM: Final = Kind(
     "kubeadmcontrolplanes",
     "KubeadmControlPlane",
 )
+RKE2_CONTROL_PLANE: Final = KUBEADM._replace(plural="rke2controlplanes", kind="RKE2ControlPlane")
+TALOS_CONTROL_PLANE: Final = KUBEADM._replace(
+    versions=("v1alpha3",), plural="taloscontrolplanes", kind="TalosControlPlane"
+)
 IP_CLAIM: Final = Kind(
     "ipam.cluster.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1"), "ipaddressclaims", "IPAddressClaim"
 )
