@@ -60,6 +60,9 @@ _UNPAUSED: Final = "ReadinessGatesNotReady"
 _FOLLOWING: Final = dict.fromkeys((VM.kind, VMI.kind), ("Ready", "PodScheduled"))
 """Types of conditions that repeat what another object reports, by kind: the containers of a pod say
 why it is not ready, and the pod of a VM why the VM is not."""
+_SCALING: Final = ("ScalingDown", "ScalingUp")
+"""Reasons of conditions of Cluster API that say what an object does, and not why it does not end
+(kubernetes-sigs/cluster-api:api/controlplane/kubeadm/v1beta1/condition_consts.go)."""
 _MIGRATING: Final = ("MigrationBackoff", "migrationTargetPodUnschedulable", "Migrated")
 """Reasons of events about VMIs whose cause is said of the migration."""
 _ERRORS: Final = ("error", "errorMessage", "failureMessage", "failureReason")
@@ -285,12 +288,14 @@ def _wrong(obj: Object, conditions: Field, part: str) -> Iterator[Complaint]:
     """Yield the conditions of an object, or of a part of it, that are wrong."""
     finished = obj.at("status", "phase").text == "Succeeded"
     found = islice(conditions.items(), _MOST_CONDITIONS)
-    for condition in sorted(found, key=lambda each: each["reason"].text != FAILED):
+    wrong = [each for each in found if condition_words.is_wrong(each, obj, of_part=bool(part))]
+    causes = [each for each in wrong if each["reason"].text not in _SCALING]
+    for condition in sorted(causes or wrong, key=lambda each: each["reason"].text != FAILED):
         kind, status = condition["type"].text or "", condition["status"].text
         follows = kind in _FOLLOWING.get(obj.kind, ()) or (
             obj.kind == POD.kind and kind != "PodScheduled"
         )
-        if finished or follows or not condition_words.is_wrong(condition, obj, of_part=bool(part)):
+        if finished or follows:
             continue
         reason, message = condition["reason"].text or "", condition["message"].text or ""
         if not message and " " in reason:  # KubeVirt's snapshots and restores put their words there

@@ -79,7 +79,7 @@ def is_wrong(condition: Field, obj: Object, *, of_part: bool) -> bool:
     does a node, of which it is judged when it does not report.
     """
     kind, status = condition["type"].text or "", condition["status"].text
-    good = _GOOD.search(kind)
+    good = _GOOD.search(kind.removesuffix("Condition"))  # as providers of Cluster API name them
     bad = not good and _BAD.search(kind) and not _NEGATED.search(kind)
     if bad or condition["category"].text in _SERIOUS:
         return status == "True"

@@ -328,6 +328,7 @@ MACHINE_AUTOSCALER: Final = Kind(
 KARPENTER_NODE_POOL: Final = Kind(
     "karpenter.sh", ("v1", "v1beta1"), "nodepools", "NodePool", namespaced=False
 )
+KARPENTER_NODE_CLAIM: Final = KARPENTER_NODE_POOL._replace(plural="nodeclaims", kind="NodeClaim")
 INFRASTRUCTURE: Final = Kind(*_OPENSHIFT_CONFIG("Infrastructure"), namespaced=False)
 CLUSTER_VERSION: Final = Kind(*_OPENSHIFT_CONFIG("ClusterVersion"), namespaced=False)
 CLUSTER_OPERATOR: Final = Kind(*_OPENSHIFT_CONFIG("ClusterOperator"), namespaced=False)
@@ -341,6 +342,10 @@ KUBEADM: Final = Kind(
     ("v1beta2", "v1beta1"),
     "kubeadmcontrolplanes",
     "KubeadmControlPlane",
+)
+RKE2_CONTROL_PLANE: Final = KUBEADM._replace(plural="rke2controlplanes", kind="RKE2ControlPlane")
+TALOS_CONTROL_PLANE: Final = KUBEADM._replace(
+    versions=("v1alpha3",), plural="taloscontrolplanes", kind="TalosControlPlane"
 )
 IP_CLAIM: Final = Kind(
     "ipam.cluster.x-k8s.io", ("v1beta2", "v1beta1", "v1alpha1"), "ipaddressclaims", "IPAddressClaim"

@@ -2,8 +2,9 @@
 
 **Why.** The node takes no VM and is not to come back, but its DaemonSet pods count as not ready, so
 that KubeVirt and updates wait for them. Karpenter does not evict a pod with the annotation
-``karpenter.sh/do-not-disrupt``, and waits without end where no terminationGracePeriod is set.
-RKE2 left a finalizer on nodes whose controller no longer runs.
+``karpenter.sh/do-not-disrupt``, and waits without end where no terminationGracePeriod is set. It
+also waits for each VolumeAttachment with the name of the node, even one that an earlier instance of
+that name left. RKE2 left a finalizer on nodes whose controller no longer runs.
 
 **Fix.** Let the VMs leave the node, then end what the finding names. Remove a finalizer by hand
 only if neither a guest nor another pod with data runs there: the pods of a Node that is gone are
@@ -25,6 +26,8 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, Ur
     of_deleted=True,
     sources=(
         "kubernetes-sigs/karpenter:pkg/utils/pod/scheduling.go#IsEvictable",
+        "kubernetes-sigs/karpenter:pkg/controllers/node/termination/controller.go"
+        "#awaitVolumeDetachment",
         "rancher/rke2:pkg/controllers/cisnetworkpolicy/cleanup.go",
         "kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcOrphaned",
     ),

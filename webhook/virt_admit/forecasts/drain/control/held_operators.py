@@ -16,7 +16,11 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import operator_updates
-from virt_admit.model.node_updates.operators import etcd_leftovers, paused_clusters
+from virt_admit.model.node_updates.operators import (
+    etcd_leftovers,
+    paused_clusters,
+    standing_control_planes,
+)
 
 READS: Final[Reads] = union(
     component_states.READS,
@@ -26,6 +30,7 @@ READS: Final[Reads] = union(
     paused_clusters.READS,
     px_updates.READS,
     stalled_machines.READS,
+    standing_control_planes.READS,
 )
 
 
@@ -69,6 +74,7 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
     return (
         *(_stuck(*each, holds=True) for each in found),
         *(_stuck(*each, holds=_is_here(each[0], cluster)) for each in clusters),
+        *_control_planes(cluster),
         *storage,
         *(
             _stuck(each.subscription, f"{each.reason}. {_APART}", each.remedy, holds=False)
@@ -76,6 +82,14 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
             if not each.of_vms
         ),
     )
+
+
+def _control_planes(cluster: Cluster) -> Iterator[StuckOperator]:
+    """Yield the control planes whose roll-outs stand."""
+    for each in standing_control_planes.held(cluster):
+        here = _is_here(each.owner, cluster)
+        holds = None if here and not each.certain else here
+        yield _stuck(each.owner, each.reason, each.remedy, holds=holds)
 
 
 _APART: Final = "The update of the nodes does not wait for it"

@@ -30,6 +30,7 @@ from virt_admit.model.kubevirt.instances import migrations, vmis
 from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
 from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates.operators import awaited_detaches
 from virt_admit.model.scheduler.node_selectors import tolerates
 
 _POOL: Final = "karpenter.sh/nodepool"
@@ -52,6 +53,7 @@ _STAYING: Final = ("DaemonSet", "Node")
 AUTOSCALER: Final = "ToBeDeletedByClusterAutoscaler"
 
 READS: Final[Reads] = union(
+    awaited_detaches.READS,
     node_health.READS,
     vmis.READS,
     migrations.READS,
@@ -244,6 +246,10 @@ def _karpenter(node: Object, removal: Removal, cluster: Cluster) -> Removal:
         if not any(tolerates(pod.at("spec", "tolerations").value, each) for each in taints)
         and (is_silent or not _migrates(_vmi(pod, cluster), cluster))
     ]
+    awaited = None if held else awaited_detaches.of_node(node, cluster)
+    if awaited is not None:
+        ends, until = _end_of_wait(node, cluster) if awaited.remedy else (None, "")
+        return removal._replace(waits=f"{awaited.waits}{until}.", remedy=awaited.remedy, ends=ends)
     if not held:
         forced = _forced(node, cluster)
         then = f" It deletes those that are left {forced}." if forced else ""
@@ -292,6 +298,15 @@ def _limit(node: Object, it: str, cluster: Cluster) -> tuple[bool | None, str]:
         return False, f", and NodePool {pool.name} sets no {_LIMIT[-1]}"
     forced = _forced(node, cluster)
     return None, f", but deletes {it} {forced}" if forced else ""
+
+
+def _end_of_wait(node: Object, cluster: Cluster) -> tuple[bool | None, str]:
+    """Return whether the wait for volumes ends, as ``Removal.ends``, and how, as a sentence."""
+    forced = _forced(node, cluster)
+    if forced:
+        return None, f". It ends the instance {forced}"
+    ends, until = _limit(node, "", cluster)
+    return ends, until.replace(", and ", ". ", 1)
 
 
 def _forced(node: Object, cluster: Cluster) -> str:
