@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.evidence import demanding_quotas, forbidden_pods
+from virt_admit.model.evidence.writes import admission_policies
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -223,6 +224,9 @@ def _webhook(refused: _Refused) -> str:
     name = refused.found[1]
     if name.endswith(".kubevirt.io"):
         return typed("correct in the VM what KubeVirt rejects", refused.edit)
+    said, namespace = refused.found.string, refused.namespace
+    if (policy := admission_policies.named(said, namespace, refused.cluster)) is not None:
+        return typed(f"{policy.order}, or change in the VM what it rejects", policy.command)
     listed = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
     return typed(
         f"let webhook {name} accept it in {refused.namespace}, or change in the VM what it rejects",
@@ -231,6 +235,9 @@ def _webhook(refused: _Refused) -> str:
 
 
 def _policy(refused: _Refused) -> str:
+    said, namespace = refused.found.string, refused.namespace
+    if (binding := admission_policies.named(said, namespace, refused.cluster)) is not None:
+        return typed(f"{binding.order}, or change in the VM what it rejects", binding.command)
     shown = shell("kubectl", "describe", "validatingadmissionpolicy", argument(refused.found[1]))
     return typed(
         f"change ValidatingAdmissionPolicy {refused.found[1]}, or in the VM what it rejects", shown
