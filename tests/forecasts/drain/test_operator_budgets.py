@@ -382,6 +382,16 @@ def test_a_policy_may_deny_the_budgets_that_rook_makes_at_a_drain():
     )
 
 
+@pytest.mark.parametrize(("down", "operator"), [([], "In"), (["5"], "In"), ([], "NotIn")])
+def test_rook_selects_its_osds_by_an_expression_since_1_19(down, operator):
+    given = world.osd_budget()
+    chosen = [{"key": "app", "operator": operator, "values": ["rook-ceph-osd"]}]
+    chosen += [{"key": "ceph-osd-id", "operator": "NotIn", "values": down}] if down else []
+    given.data["spec"] = {"selector": {"matchExpressions": chosen}, "maxUnavailable": 1}
+    found = drained([*rook_without(OSD_BUDGET), given])
+    assert any("about 1 minute" in each["reason"] for each in found["waits"]) is (operator == "In")
+
+
 @pytest.mark.parametrize(
     "more",
     [[], gatekeeper("rook-ceph"), gatekeeper(created="2026-11-26T11:00:00Z")],
