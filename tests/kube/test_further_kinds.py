@@ -107,6 +107,28 @@ def test_what_may_hold_keys_is_not_asked_for(fake, read, kind):
         list(cluster.list(kind))
 
 
+VAP = kinds.guess("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding")
+
+
+def test_policies_that_deny_writes_are_read_of_a_built_in_group(fake, read):
+    binding = {"apiVersion": VAP.api_version, "kind": VAP.kind, "metadata": {"name": "b"}}
+    fake.install(VAP._replace(namespaced=False), binding)
+    cluster, missing = read()
+    assert ([each.name for each in cluster.known(VAP)], missing) == (["b"], "")
+
+
+def test_the_values_of_a_selector_are_kept_and_other_values_are_not(fake, read):
+    selector = {"key": "team", "operator": "NotIn", "values": ["a"]}
+    charts = [{"values": ["s3cret"]}, {"key": "k", "values": "s3cret", "operator": "In"}]
+    fake.install(POOL, pool(spec={"matchExpressions": [selector], "charts": charts}))
+    cluster, _ = read()
+    (found,) = cluster.known(POOL)
+    assert found["spec"].value == {
+        "matchExpressions": [selector],
+        "charts": [{}, {"key": "k", "operator": "In"}],
+    }
+
+
 def test_an_aggregated_api_is_not_asked_for(fake, read):
     served = {
         "metadata": {"name": "v1.storage.example.com"},

@@ -5,7 +5,7 @@ and what really blocks is named with the operator's object.
 import pytest
 
 from tests.advice import risky
-from tests.builders import manifest
+from tests.builders import manifest, webhook_configuration
 from tests.forecasts.drain import operator_clusters as world
 from tests.forecasts.drain.operator_clusters import (
     LONGHORN,
@@ -330,6 +330,77 @@ def test_ceph_whose_health_is_not_known():
     assert "cephclusters.ceph.rook.io" in unknown(
         rook_without(CEPH), unreadable=["cephclusters.ceph.rook.io"]
     )
+
+
+def late_rook(*more):
+    """Return Rook with an OSD that left its node two hours ago, and its other OSD still there."""
+    changed = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-26T10:00:00Z"}
+    gone = world.osd(0, "a", ready=False)
+    gone.data["status"] = world.DOWN | {"conditions": [changed]}
+    for each in (kept := [world.osd(1, "a"), gone]):
+        each.metadata.value["labels"]["ceph-osd-id"] = each.name[-1]
+    others = rook_without(OSD_BUDGET, CEPH, ("Pod", "rook-ceph-osd-0"), ("Pod", "rook-ceph-osd-1"))
+    return [*others, *kept, world.osd_budget(allowed=0), world.ceph("HEALTH_WARN"), *more]
+
+
+def gatekeeper(excluded="kube-system", created="2026-11-01T00:00:00Z"):
+    crd = {"spec": {"names": {"kind": "K8sBudgets"}}}
+    code = [{"code": [{"source": {"rego": "input.review.object.spec.maxUnavailable == 0"}}]}]
+    resources = [{"apiGroups": ["policy"], "kinds": ["PodDisruptionBudget"]}]
+    match = {"kinds": resources, "excludedNamespaces": [excluded]}
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "operations": ["*"]}]
+    return [
+        manifest("v1", "Namespace", "rook-ceph"),
+        manifest(
+            "templates.gatekeeper.sh/v1",
+            "ConstraintTemplate",
+            "k8sbudgets",
+            spec={"crd": crd, "targets": code},
+        ),
+        manifest(
+            "constraints.gatekeeper.sh/v1beta1",
+            "K8sBudgets",
+            "strict",
+            metadata={"creationTimestamp": created},
+            spec={"match": match},
+        ),
+        webhook_configuration("gatekeeper", {"name": "validation.gatekeeper.sh", "rules": rules}),
+    ]
+
+
+def test_a_policy_may_deny_the_budgets_that_rook_makes_at_a_drain():
+    (found,) = drained(late_rook(*gatekeeper()), time="2026-11-26T12:00:00Z")["blockers"]
+    assert found["now"]
+    assert found["reason"].endswith(
+        "Rook has not let the other OSDs of the node go: K8sBudgets strict (Gatekeeper, "
+        "enforcementAction deny) covers budgets in rook-ceph and reads maxUnavailable, so it may "
+        "deny those of 0 that Rook makes first for the other failure domains"
+    )
+    assert found["remedy"].startswith(
+        "Add rook-ceph to spec.match.excludedNamespaces of K8sBudgets strict: kubectl edit "
+        "k8sbudgets strict; Rook then makes these budgets and removes this one itself"
+    )
+
+
+@pytest.mark.parametrize(("down", "operator"), [([], "In"), (["5"], "In"), ([], "NotIn")])
+def test_rook_selects_its_osds_by_an_expression_since_1_19(down, operator):
+    given = world.osd_budget()
+    chosen = [{"key": "app", "operator": operator, "values": ["rook-ceph-osd"]}]
+    chosen += [{"key": "ceph-osd-id", "operator": "NotIn", "values": down}] if down else []
+    given.data["spec"] = {"selector": {"matchExpressions": chosen}, "maxUnavailable": 1}
+    found = drained([*rook_without(OSD_BUDGET), given])
+    assert any("about 1 minute" in each["reason"] for each in found["waits"]) is (operator == "In")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [[], gatekeeper("rook-ceph"), gatekeeper(created="2026-11-26T11:00:00Z")],
+    ids=["no policy", "namespace excluded", "newer than the drain"],
+)
+def test_rook_is_late_for_another_reason(more):
+    (found,) = drained(late_rook(*more), time="2026-11-26T12:00:00Z")["blockers"]
+    assert found["reason"].endswith("Rook has not let the other OSDs of the node go")
+    assert found["remedy"].startswith("See the log of rook-ceph-operator.")
 
 
 def test_two_budgets_while_rook_replaces_one():

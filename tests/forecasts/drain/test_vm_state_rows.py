@@ -264,6 +264,30 @@ def test_an_event_names_the_cause_why_nothing_was_created(case):
         assert "the cause cannot be determined" in unknown.reason
 
 
+def binding(resource, created="2026-01-01T00:00:00Z"):
+    group, made = "admissionregistration.k8s.io/v1", {"creationTimestamp": created}
+    rule = {"apiGroups": ["kubevirt.io"], "resources": [resource], "operations": ["CREATE"]}
+    policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": []}
+    bound = {"policyName": "moves", "validationActions": ["Deny"]}
+    return [
+        manifest("v1", "Namespace", "shop"),
+        manifest(group, "ValidatingAdmissionPolicy", "moves", spec=policy),
+        manifest(group, "ValidatingAdmissionPolicyBinding", "all", spec=bound, metadata=made),
+    ]
+
+
+def test_a_policy_may_deny_a_migration_of_which_no_event_says_anything():
+    _, objects, _ = CASES["marked too long"]
+    found = row(cluster(*objects, *binding("virtualmachineinstancemigrations")))
+    assert found.outcome == UNKNOWN
+    assert found.reason.endswith(
+        "; ValidatingAdmissionPolicyBinding all (ValidatingAdmissionPolicy moves, Deny) covers "
+        "virtualmachineinstancemigrations in shop, so it may deny them"
+    )
+    for others in (binding("pods"), binding("virtualmachineinstancemigrations", ago(1))):
+        assert "the cause cannot be determined" in row(cluster(*objects, *others)).reason
+
+
 # --- details of single rows -----------------------------------------------------------------------
 
 

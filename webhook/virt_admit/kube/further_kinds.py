@@ -40,6 +40,7 @@ _AGGREGATED: Final = (
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
 )
 """All kinds in one answer, since Kubernetes 1.27. Earlier releases answer with the groups."""
+_ADMISSION: Final = "admissionregistration.k8s.io"
 _BUILT_IN: Final = frozenset(("", "apps", "autoscaling", "batch", "extensions", "policy")) | {
     f"{group}.k8s.io"
     for group in (
@@ -62,6 +63,11 @@ _BUILT_IN: Final = frozenset(("", "apps", "autoscaling", "batch", "extensions", 
     )
 }
 """Groups of which only what is named is read. So no Secret and no ConfigMap ever is."""
+_POLICIES: Final = frozenset(
+    (_ADMISSION, kind) for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+)
+"""Kinds of these that are read all the same: why a write is denied. Kubernetes has them since 1.30.
+"""
 _HOLD_KEYS: Final = re.compile(
     r"auth|credential|kubeconfig|password|secret|session|settings\Z|token|users?\Z|(kubeadm|"
     r"machine|provider|rke2)config(template)?s\Z|bundle(deployment)?s\Z|helm(chart|chartconfig|"
@@ -85,6 +91,8 @@ _DROPPED: Final = frozenset(
     )
 )
 """Fields that may hold keys."""
+_REQUIREMENT: Final = {"key", "operator", "values"}
+"""The fields of a requirement of a label selector."""
 _COMPUTED: Final = frozenset(
     ("metrics.k8s.io", "packages.operators.coreos.com", "subresources.kubevirt.io")
 )
@@ -141,13 +149,13 @@ def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
         except ApiError as error:
             return f"the kinds of other operators: {error}"
         elsewhere = _served_elsewhere(cluster)
-        listed = {(kind.group, kind.kind) for kind in cluster.stores}
+        listed = {_name(kind) for kind in cluster.stores}
         wanted = [
             each
             for each in known.found
-            if each.kind.group not in _BUILT_IN | elsewhere
+            if (_name(each.kind) in _POLICIES or each.kind.group not in _BUILT_IN | elsewhere)
             and not _HOLD_KEYS.search(each.kind.plural)
-            if (each.kind.group, each.kind.kind) not in listed
+            if _name(each.kind) not in listed
         ]
         wanted.sort(key=lambda each: (not each.has_status, each.kind))
         reading = _Reading(api, wanted, namespace)
@@ -158,6 +166,10 @@ def read(api: ApiClient, cluster: ClusterCache, namespace: str = "") -> str:
     if unknown := known.unknown - elsewhere:
         said.append(f"the kinds of {names(sorted(unknown))}, which did not answer")
     return ", and ".join(said)
+
+
+def _name(kind: Kind) -> tuple[str, str]:
+    return kind.group, kind.kind
 
 
 def complete_names(cluster: ClusterCache) -> Mapping[tuple[str, str], frozenset[str]]:
@@ -253,12 +265,15 @@ class _Reading:
 def _shortened(value: Any) -> Any:
     """Return an object without its long texts (icons, examples,
     scripts) and without what may hold keys.
+
+    The values of a label selector hold none.
     """
     if isinstance(value, dict):
+        selects = value.keys() == _REQUIREMENT and isinstance(value["values"], list)
         return {
             key: _shortened(each)
             for key, each in value.items()
-            if key not in _DROPPED and not _is_long(each)
+            if (selects or key not in _DROPPED) and not _is_long(each)
         }
     if isinstance(value, list):
         return [_shortened(each) for each in value if not _is_long(each)]
@@ -309,7 +324,7 @@ def _by_group(api: ApiClient, groups: Iterable[Mapping[str, Any]]) -> _Discovere
     for group in groups:
         name, preferred = group["name"], (group.get("preferredVersion") or {}).get("version")
         versions = [each["version"] for each in group.get("versions") or ()]
-        if name in _BUILT_IN:
+        if name in _BUILT_IN - {_ADMISSION}:
             continue
         for version in sorted(versions, key=lambda each: each != preferred):
             try:

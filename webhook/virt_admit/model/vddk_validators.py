@@ -1,4 +1,4 @@
-"""Pods with which Forklift tries the VDDK image of a provider: why they cannot pull it.
+"""Jobs with which Forklift tries the VDDK image of a provider, and why they cannot pull it.
 
 Forklift makes a Job ``vddk-validator-PLAN…`` in the target namespace of a Plan, and again when it
 is deleted. Its condition about the image says neither the image nor why the kubelet cannot pull it.
@@ -15,18 +15,21 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes import events
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import JOB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import cut_middle
 
+_OF_PLAN: Final = "plan"
+"""Label of such a Job: the uid of the Plan."""
 READS: Final[Reads] = {
+    JOB: (f"metadata.labels.{_OF_PLAN}", "metadata.creationTimestamp"),
     POD: (
         "metadata.labels",
         "spec.serviceAccountName",
         "status.initContainerStatuses.image",
         "status.initContainerStatuses.state.waiting",
-    )
+    ),
 }
 _JOB: Final = "vddk-validator-"
 _LONGEST_PREFIX: Final = 58
@@ -74,14 +77,27 @@ def unpulled(plan: Object, cluster: Cluster) -> UnpulledImage | None:
     return None
 
 
+def job(plan: Object, cluster: Cluster) -> Object | None:
+    """Return the newest Job that tries the image for a Plan; None: none is known."""
+    target, uid = plan.at("spec", "targetNamespace").text, plan.metadata["uid"].text
+    jobs = cluster.known(JOB, target) if target and uid else ()
+    found = [each for each in jobs if each.label(_OF_PLAN).text == uid and _is_own(each.name, plan)]
+    return max(found, key=lambda each: each.created or "", default=None)
+
+
 def _pods(plan: Object, cluster: Cluster) -> Iterator[Object]:
     """Yield the pods that try the image for a Plan."""
-    begin = f"{_JOB}{plan.name}"[:_LONGEST_PREFIX]
     target = plan.at("spec", "targetNamespace").text
     for pod in cluster.known(POD):
-        job = pod.labels.get("job-name", "") if pod.namespace == target else ""
-        if isinstance(job, str) and job.startswith(begin) and len(job) == len(begin) + 5:
+        name = pod.labels.get("job-name", "") if pod.namespace == target else ""
+        if isinstance(name, str) and _is_own(name, plan):
             yield pod
+
+
+def _is_own(name: str, plan: Object) -> bool:
+    """Whether a Job with this name tries the image for a Plan."""
+    begin = f"{_JOB}{plan.name}"[:_LONGEST_PREFIX]
+    return name.startswith(begin) and len(name) == len(begin) + 5
 
 
 def _why(pod: Object, message: str, cluster: Cluster) -> str:

@@ -14,15 +14,21 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from virt_admit.model.evidence import condition_words, container_states, status_errors, unready_pods
+from virt_admit.model.evidence import (
+    condition_words,
+    container_states,
+    demanding_quotas,
+    status_errors,
+    unready_pods,
+)
 from virt_admit.model.evidence.condition_words import BAD_STATE, EMPTY, FAILED
 from virt_admit.model.evidence.container_states import ContainerReport
 from virt_admit.model.kubernetes import clock, events, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VM, VMI, VMIM
+from virt_admit.model.kubernetes.kinds import JOB, NODE, POD, PVC, VM, VMI, VMIM
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import count, without_preemption
 
 _SETTLED: Final = timedelta(minutes=5)
@@ -134,10 +140,13 @@ def lasting(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     then.
     """
     now = clock.now(cluster)
-    if now is None or _is_off(obj) or _is_over(obj, now):
+    if now is None or _is_off(obj):
+        return
+    unmade = list(_unmade(obj, cluster))
+    if _is_over(obj, now) and not unmade:
         return
     found = _pod(obj, cluster) if obj.kind == POD.kind else _own(obj)
-    for each in chain(found, _deletion(obj, cluster)):
+    for each in chain(unmade, found, _deletion(obj, cluster)):
         time = each.time or (clock.instant(obj.created) if each.stays else None)
         if time is not None and now - time > _LASTING:
             yield each
@@ -151,9 +160,17 @@ def of(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     if _is_off(obj):
         return
     yield from _containers(obj, cluster)
+    yield from _unmade(obj, cluster)
     yield from _warnings(obj, cluster)
     yield from _own(obj)
     yield from _deletion(obj, cluster)
+
+
+def _unmade(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
+    """Yield why a Job cannot make its first pod, where a quota refuses it."""
+    refused = demanding_quotas.of_job(obj, cluster) if kinds.of(obj) is JOB else None
+    if refused is not None:
+        yield Complaint.of(obj, "it has no pod", refused.words, clock.instant(obj.created))
 
 
 def _is_over(obj: Object, now: datetime) -> bool:
@@ -242,17 +259,35 @@ def _is_bare(complaint: Complaint) -> bool:
 
 
 def _repeated(obj: Object, now: datetime, cluster: Cluster) -> Iterator[Complaint]:
-    """Yield the warnings that a controller repeats: often, for long, and still."""
-    for event in events.about(obj, now - _LASTING, cluster):
-        times = event["count"].integer or event.at("series", "count").integer or 1
-        first = clock.instant(event["firstTimestamp"].text or event["eventTime"].text)
-        if (
-            times >= _OFTEN
-            and first is not None
-            and now - first > _LASTING
-            and (found := _warning(obj, event))
-        ):
+    """Yield the warnings that a controller repeats: often, for long, and still.
+
+    Each pod that is refused has another name, so that its events are counted one by one.
+    """
+    recent = clock.ago(container_states.RECENT, cluster)
+    alike = grouped(
+        events.about(obj, recent, cluster),
+        lambda event: (event["reason"].text, _QUOTED.sub("", events.message(event))),
+    )
+    for newest, *older in alike.values():
+        every = (newest, *older)
+        times = sum(_times(event) for event in every)
+        starts = (event["firstTimestamp"].text or event["eventTime"].text for event in every)
+        first = min(filter(None, map(clock.instant, starts)), default=None)
+        last = events.time_of(newest)
+        goes_on = last is None or now - last <= (_AGAIN if older else _LASTING)
+        long = first is not None and now - first > _LASTING
+        if times >= _OFTEN and long and goes_on and (found := _warning(obj, newest)):
             yield found._replace(about=f"{found.about or 'a warning'}, {times} times")
+
+
+def _times(event: Object) -> int:
+    return event["count"].integer or event.at("series", "count").integer or 1
+
+
+_QUOTED: Final = re.compile(r'"[^"]{1,253}"')
+_AGAIN: Final = timedelta(minutes=15)
+"""Of warnings that are not alike, one in five minutes is recorded
+(kubernetes/client-go:tools/record/events_cache.go#EventSourceObjectSpamFilter)."""
 
 
 def _warning(obj: Object, event: Object) -> Complaint | None:

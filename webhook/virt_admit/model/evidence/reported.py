@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, Protocol
 
-from virt_admit.model.evidence import complaints, container_states, forbidden_pods, unready_pods
+from virt_admit.model.evidence import (
+    complaints,
+    container_states,
+    demanding_quotas,
+    forbidden_pods,
+    unready_pods,
+)
 from virt_admit.model.evidence.complaints import Complaint
 from virt_admit.model.evidence.mentions import Mentions
 from virt_admit.model.evidence.writes import refused_writes
@@ -47,6 +53,7 @@ REPORTING: Final[Reads] = union(
     {POD: (*container_states.FIELDS, "metadata.ownerReferences", "spec.nodeName")},
     node_health.READS,
     unready_pods.READS,
+    demanding_quotas.READS,
     refused_writes.READS,
 )
 """What ``of_cluster`` reads of the kinds that are read in any case."""
@@ -301,7 +308,8 @@ def _problem(
 ) -> ReportedProblem:
     """Return the first complaint of its group, of a Deployment with one pod as an example."""
     obj = complaint.obj
-    hint = forbidden_pods.hint(obj, complaint.message)
+    said = complaint.message
+    hint = forbidden_pods.hint(obj, said) or demanding_quotas.hint(obj, said)
     pods = unready_pods.words(obj, cluster) if complaint.of_pods else ""
     words = scheduler_words(pods or complaint.words, _LONGEST)
     text = f"{words.rstrip('.') if bound else words}{bound}{hint}"

@@ -2,21 +2,26 @@
 
 **Why.** A condition of category Critical or Error keeps the Plan from becoming Ready: none of its
 VMs can be migrated, also those that the condition does not name. No event says so, and the other
-objects of the migration are Ready.
+objects of the migration are Ready. The trial of the VDDK image does so as well until it ends, and
+it never does if its Job gets no pod.
 
 **Fix.** Correct what the condition names. What only a warm migration demands, a cold one does not:
 its VMs are shut down while their disks are copied. A VDDK image is pulled by a pod in the target
-namespace of the Plan, with the pull secrets of the service account of that pod.
+namespace of the Plan, with the pull secrets of the service account of that pod. A ResourceQuota
+there that demands requests or limits refuses the pods of Forklift before 2.7.7, which sets none,
+unless a LimitRange has defaults.
 """
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.model import vddk_validators
-from virt_admit.model.commands import about
-from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.kinds import FORKLIFT_PLAN
+from virt_admit.model.commands import about, kubectl
+from virt_admit.model.evidence import demanding_quotas
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.kinds import FORKLIFT_PLAN, JOB, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import cut_middle, ended, names
 from virt_admit.model.vddk_validators import UnpulledImage
@@ -35,6 +40,9 @@ _OF_WARM: Final = frozenset(
         "WarmMigrationNotReady",
     )
 )
+_TRIAL: Final = "ValidatingVDDK"
+_PATIENCE: Final = timedelta(hours=1)
+"""To pull an image and to look at one file takes minutes."""
 _NOT_PULLED: Final = "VDDKInitImageUnavailable"
 _REMEDIES: Final = {
     "NetworkMapNotReady": "Repair the NetworkMap{network}",
@@ -51,7 +59,7 @@ _REMEDIES: Final = {
 
 @rule(
     kinds=(FORKLIFT_PLAN,),
-    reads=union(clock.READS, vddk_validators.READS, {FORKLIFT_PLAN: ()}),
+    reads=union(clock.READS, vddk_validators.READS, demanding_quotas.READS, {FORKLIFT_PLAN: ()}),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     at_admission=False,
@@ -66,7 +74,9 @@ def check(plan: Object, context: Context) -> Findings:
     if plan.at("spec", "archived").boolean or any(each["type"].text in _OVER for each in given):
         return
     for each in given:
-        if each["category"].text in _BLOCKS:
+        if each["type"].text == _TRIAL:
+            yield from _of_trial(plan, each, context)
+        elif each["category"].text in _BLOCKS:
             since = clock.lasting(each["lastTransitionTime"].text, context.cluster)
             path, kind = each["type"].path, each["type"].text
             image = vddk_validators.unpulled(plan, context.cluster) if kind == _NOT_PULLED else None
@@ -75,6 +85,42 @@ def check(plan: Object, context: Context) -> Findings:
                 _of_image(plan, image, since) if image is not None else _texts(plan, each, since)
             )
             yield Finding(path, check.first_that_fits(path, *texts), value=kind, command=command)
+
+
+def _of_trial(plan: Object, condition: Field, context: Context) -> Findings:
+    """Yield that the trial of the VDDK image does not end, with what keeps its Job."""
+    cluster, since = context.cluster, condition["lastTransitionTime"].text
+    job = vddk_validators.job(plan, cluster)
+    if not clock.has_lasted(since, _PATIENCE, cluster):
+        return
+    begin = f"migrations of Plan {plan.name} cannot start ({_TRIAL}{clock.lasting(since, cluster)})"
+    quota = demanding_quotas.of_job(job, cluster) if job is not None else None
+    if quota is not None and job is not None:
+        command = kubectl("describe", RESOURCE_QUOTA, quota.quota, quota.namespace)
+        add = "Add one as large as VMs there need"
+        newer = f"{add}, or install Forklift 2.7.7 or later, whose pods set them"
+        texts = [
+            f"{begin}: Job {job.full_name} has no pod, as {quota.brief}. {newer}",
+            f"{begin}: {quota.brief}. {add}, or a newer Forklift",
+            f"{begin}: {quota.brief}. {add}",
+        ]
+    elif job is not None:
+        command = about("describe", job, JOB)
+        why = next((said for _, said in events.warnings(job, None, cluster)), "")
+        told = f": {cut_middle(why, 90).rstrip('.')}" if why else ""
+        is_over = job.is_true("Complete") or job.is_true("Failed")
+        what, way = (
+            ("has ended", "See the log of forklift-controller")
+            if is_over
+            else ("does not end", "Repair it")
+        )
+        texts = [f"{begin}: Job {job.full_name} {what}{each}. {way}" for each in (told, "")]
+    else:
+        command = about("describe", plan, FORKLIFT_PLAN)
+        texts = [f"{begin}: Forklift tries the VDDK image, and no Job of it is known"]
+    path = condition["type"].path
+    message = check.first_that_fits(path, *map(ended, texts))
+    yield Finding(path, message, value=_TRIAL, command=command)
 
 
 def _of_image(plan: Object, image: UnpulledImage, since: str) -> Iterator[str]:

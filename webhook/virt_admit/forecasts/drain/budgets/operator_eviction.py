@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import evicted_pods, pod_budgets
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, cached, each, entry, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PDB, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
@@ -101,8 +101,19 @@ class PodEviction:
 
 
 def selected_labels(budget: Object) -> dict[str, str]:
-    """Return the labels that the selector of a budget demands."""
-    return dict(budget.at("spec", "selector", "matchLabels").texts)
+    """Return the labels that the selector of a budget demands.
+
+    Rook selects its OSDs by an expression since 1.19 (rook/rook:pkg/operator/ceph/disruption/
+    clusterdisruption/osd.go#createDefaultPDBforOSD).
+    """
+    selector = budget.at("spec", "selector")
+    single = {
+        each["key"].text or "": values[0] or ""
+        for each in selector["matchExpressions"].items()
+        for values in ([item.text for item in each["values"].items()],)
+        if each["operator"].text == selectors.IN and len(values) == 1
+    }
+    return single | dict(selector["matchLabels"].texts)
 
 
 def node_of(pod: Object) -> str:

@@ -1,7 +1,10 @@
 """PodDisruptionBudgets that Rook writes for OSDs: one for all of them,
 and one of 0 for each domain while one is down.
 
-Source: rook/rook:pkg/operator/ceph/disruption/clusterdisruption/osd.go#reconcilePDBsForOSDs.
+The first are made before the last one is removed, so that a policy which denies budgets of 0 keeps
+the other OSDs of a node that is drained. Source:
+rook/rook:pkg/operator/ceph/disruption/clusterdisruption/osd.go#reconcilePDBsForOSDs
+#handleActiveDrains; for such a policy elastisys/compliantkubernetes-apps#2610.
 """
 
 from __future__ import annotations
@@ -20,16 +23,18 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     selected_labels,
 )
 from virt_admit.forecasts.placement.components.drivers import refusing_storage
-from virt_admit.model.commands import argument, shell
+from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.evidence.writes import admission_policies
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
-from virt_admit.model.messages import names
+from virt_admit.model.messages import capital, names
 
 READS: Final = union(
     clock.READS,
+    admission_policies.READS,
     {
         CEPH_CLUSTER: ("status.ceph.health",),
         NODE: ("spec.unschedulable", *CONDITIONS),
@@ -161,6 +166,8 @@ def of_node(eviction: PodEviction) -> OperatorAnswer:
             f"it allows one OSD to be down, {_named(late)} of {eviction.node} is, and Rook has not "
             "let the other OSDs of the node go"
         )
+        if (denied := _denied(late, reason, eviction)) is not None:
+            return denied
         remedy = (
             "See the log of rook-ceph-operator. Releases before 1.13 do so only once placement "
             "groups are degraded, which an OSD without data does not cause: update Rook."
@@ -172,6 +179,27 @@ def of_node(eviction: PodEviction) -> OperatorAnswer:
     )
 
 
+def _denied(late: Iterable[Object], reason: str, eviction: PodEviction) -> OperatorAnswer | None:
+    """Return which policy may deny the budgets that Rook makes before it lets OSDs go; None: none
+    is known to, and older than the drain.
+    """
+    since = min(filter(None, map(clock.instant, map(_changed, late))), default=None)
+    field, namespace = "maxUnavailable", eviction.budget.namespace
+    policy = admission_policies.denying(PDB, namespace, field, since, eviction.cluster)
+    if policy is None:
+        return None
+    reads = f" and reads {field}" if policy.reads else ""
+    why = (
+        f"{reason}: {policy.title} covers budgets in {namespace}{reads}, so it may deny those of "
+        "0 that Rook makes first for the other failure domains"
+    )
+    then = (
+        "Rook then makes these budgets and removes this one itself. If it does not, see the log of "
+        "rook-ceph-operator"
+    )
+    return OperatorAnswer(Way.NOW, why, typed(capital(policy.order), policy.command, f"{then}."))
+
+
 def _is_beside(osd: Object, eviction: PodEviction) -> bool:
     """Return whether an OSD is of the node that is drained;
     the pod of an evicted one is Pending without a node.
@@ -181,6 +209,9 @@ def _is_beside(osd: Object, eviction: PodEviction) -> bool:
 
 
 def _is_long_down(osd: Object, eviction: PodEviction) -> bool:
-    changed = osd.condition("Ready")["lastTransitionTime"].text or osd.created
-    age = clock.since(changed, eviction.cluster)
+    age = clock.since(_changed(osd), eviction.cluster)
     return age is not None and age > _SWITCHED
+
+
+def _changed(osd: Object) -> str | None:
+    return osd.condition("Ready")["lastTransitionTime"].text or osd.created

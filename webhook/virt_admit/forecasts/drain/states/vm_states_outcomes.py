@@ -32,7 +32,7 @@ from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, RESOURCE_QUOTA, VMI
+from virt_admit.model.kubernetes.kinds import NODE, RESOURCE_QUOTA, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
@@ -158,7 +158,7 @@ def _marked(case: Case) -> Ruling:
     since = f" {lasting(case.found.since, case.cluster)}" if case.found.since else ""
     if case.found.late:
         reason = f"has been marked for evacuation{since}, but KubeVirt has not created a migration"
-        return vm_states_targets.not_created(case.vmi, case.found, reason, case.cluster)
+        return vm_states_targets.not_created(case.vmi, case.found, reason, case.cluster, VMIM)
     return Ruling(
         StateEffect.WAITS,
         f"has been marked for evacuation{since}; KubeVirt creates its migration next",

@@ -29,10 +29,12 @@ from virt_admit.forecasts.placement.components import (
 from virt_admit.forecasts.placement.components.webhook_deadlocks import RefusedPods
 from virt_admit.forecasts.placement.starts import pod_starts, started_pods, volume_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
+from virt_admit.model.evidence.writes import admission_policies
+from virt_admit.model.evidence.writes.admission_policies import AdmissionPolicy
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import POD, VM, VMI
+from virt_admit.model.kubernetes.kinds import POD, VM, VMI, Kind
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, networks, vms
@@ -49,7 +51,9 @@ plus chance).
 """
 
 
-def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> Ruling:
+def not_created(
+    vmi: Object, found: VmState, reason: str, cluster: Cluster, kind: Kind = POD
+) -> Ruling:
     """Return what it means that KubeVirt did not create an object:
     it tells the cause in an event alone.
     """
@@ -66,6 +70,14 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
     if not said and (refused := _refused(vmi, cluster)) is not None:
         why = f"{reason}: {refused.reason}"
         return Ruling(StateEffect.BLOCKS, why, refused.remedy, ProblemCause.NOT_CREATED)
+    if not said and (denied := _denied(vmi, found, kind, cluster)) is not None:
+        covers = f"{denied.title} covers {kind.plural} in {vms.namespace_of(vmi)}"
+        look = f"see the log of virt-controller, and if this denies them, {denied.order}"
+        return Ruling(
+            StateEffect.UNKNOWN,
+            f"{reason}; {covers}, so it may deny them",
+            typed(look, denied.command),
+        )
     if not said:
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
@@ -73,6 +85,13 @@ def not_created(vmi: Object, found: VmState, reason: str, cluster: Cluster) -> R
     return Ruling(
         StateEffect.BLOCKS, f"{reason}: {cut_middle(said, 200)}", remedy, ProblemCause.NOT_CREATED
     )
+
+
+def _denied(vmi: Object, found: VmState, kind: Kind, cluster: Cluster) -> AdmissionPolicy | None:
+    """Return a policy that may deny migrations; None: none is known. Many policies are of pods."""
+    if kind is POD:
+        return None
+    return admission_policies.denying(kind, vms.namespace_of(vmi), "", found.since, cluster)
 
 
 def _refused(vmi: Object, cluster: Cluster) -> RefusedPods | None:

@@ -1,1 +1,1 @@
-"""Writes that the API server refuses, as a webhook or a conversion does not answer."""
+"""Writes that the API server refuses: nothing answers for a webhook, or a policy denies them."""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.evidence import complaints, unready_pods
-from virt_admit.model.evidence.writes import missing_services, service_callers
+from virt_admit.model.evidence.writes import admission_policies, missing_services, service_callers
 from virt_admit.model.evidence.writes.service_callers import (
     ServiceCaller,
     ServiceName,
@@ -112,6 +112,10 @@ def hint(message: str, cluster: Cluster, at: datetime | None, said: Iterable[str
     found = of(message, cluster, at)
     if found is not None:
         return "" if found.is_said(said) else f". {found.words}. {capital(found.remedy)}"
+    policy = admission_policies.named(message, "", cluster)
+    if policy is not None:
+        way = typed(capital(policy.order), policy.command, "or change what it rejects")
+        return f". {policy.title} denies it. {way}"
     denied = _DENIED.search(message)
     if denied is None or denied[1].endswith(webhook_bundles.PRODUCTS):
         return ""

@@ -20,7 +20,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, kubectl, shell, typed
-from virt_admit.model.evidence import forbidden_pods
+from virt_admit.model.evidence import demanding_quotas, forbidden_pods
+from virt_admit.model.evidence.writes import admission_policies
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -153,10 +154,7 @@ def _default_limit(refused: _Refused) -> str:
 
 
 def _quota(refused: _Refused) -> str:
-    # "limits.cpu for: compute,sidecar; limits.memory for: compute", and "limits.cpu,limits.memory"
-    # of older releases
-    listed = (each.partition(" for: ")[0].split(",") for each in refused.found[2].split("; "))
-    missing = names(dict.fromkeys(name.strip() for part in listed for name in part if name.strip()))
+    missing = names(demanding_quotas.missing(refused.found[2]))
     words = (
         f"set {missing} in the resources of the VM, which ResourceQuota {refused.found[1]} demands"
     )
@@ -226,6 +224,9 @@ def _webhook(refused: _Refused) -> str:
     name = refused.found[1]
     if name.endswith(".kubevirt.io"):
         return typed("correct in the VM what KubeVirt rejects", refused.edit)
+    said, namespace = refused.found.string, refused.namespace
+    if (policy := admission_policies.named(said, namespace, refused.cluster)) is not None:
+        return typed(f"{policy.order}, or change in the VM what it rejects", policy.command)
     listed = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
     return typed(
         f"let webhook {name} accept it in {refused.namespace}, or change in the VM what it rejects",
@@ -234,6 +235,9 @@ def _webhook(refused: _Refused) -> str:
 
 
 def _policy(refused: _Refused) -> str:
+    said, namespace = refused.found.string, refused.namespace
+    if (binding := admission_policies.named(said, namespace, refused.cluster)) is not None:
+        return typed(f"{binding.order}, or change in the VM what it rejects", binding.command)
     shown = shell("kubectl", "describe", "validatingadmissionpolicy", argument(refused.found[1]))
     return typed(
         f"change ValidatingAdmissionPolicy {refused.found[1]}, or in the VM what it rejects", shown
@@ -255,7 +259,7 @@ _WAYS: Final[Sequence[tuple[re.Pattern[str], Callable[[_Refused], str]]]] = (
     (re.compile(rf'serviceaccount \\?"{_NAME}\\?" not found'), _account),
     (re.compile(r"violates PodSecurity"), _pod_security),
     (re.compile(r"unable to validate against any security context constraint"), _security_context),
-    (re.compile(rf"failed quota: {_NAME}: must specify ([\w./,;: -]{{1,400}})"), _quota),
+    (demanding_quotas.SAID, _quota),
     (re.compile(r" per (?:Container|Pod) is "), _limit_range),
     (re.compile(r"because it is being terminated"), _namespace),
 )
