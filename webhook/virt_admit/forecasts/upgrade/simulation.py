@@ -47,9 +47,7 @@ class UnderWay:
     """A migration at the beginning."""
 
     seconds: int
-    """When it ends, when its unschedulable target pod is given up,
-    or when the next attempt may begin.
-    """
+    """When it ends, its unschedulable target pod is given up, or the next attempt may begin."""
     target: str = ""
     """The node that has its target pod; empty: none."""
     holds_place: bool = True

@@ -169,8 +169,9 @@ def of_node(eviction: PodEviction) -> OperatorAnswer:
         if (denied := _denied(late, reason, eviction)) is not None:
             return denied
         remedy = (
-            "See the log of rook-ceph-operator. Releases before 1.13 do so only once placement "
-            "groups are degraded, which an OSD without data does not cause: update Rook."
+            "See in the log of rook-ceph-operator what keeps it from that. A Rook before 1.13 does "
+            "so only once placement groups are degraded, which an OSD without data does not cause: "
+            "update that one."
         )
         return OperatorAnswer(Way.NOW, reason, remedy)
     return OperatorAnswer(
