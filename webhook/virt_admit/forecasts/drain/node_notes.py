@@ -435,9 +435,11 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     members = machine_pools.members(pools, every)
     found = {node.name: list(_of_pool(pool, own, node)) for pool, own in members for node in own}
     for overlap in machine_pools.overlaps(pools, every):
-        found.setdefault(overlap.node.name, []).append(f"{overlap.effect}.")
+        found.setdefault(overlap.node, []).append(f"{overlap.effect}.")
     for each in poolless_nodes.of_cluster(cluster).values():
-        found[each.name] = [f"{capital(each.reason)}. {each.remedy}"]
+        found[each.node.name] = [
+            f"{each.reason if each.custom else capital(each.reason)}. {each.remedy}"
+        ]
     return found
 
 

@@ -238,6 +238,7 @@ def _run(
         node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))
     ]
     late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
+    pools: tuple[Pool, ...] = ()
     try:
         pools = assumed_fixes.fixed_pools(
             rollouts.pools(driver, cluster, options.max_unavailable, by_load, begun), fixed
@@ -245,7 +246,9 @@ def _run(
         plan = drain_waits.without_awaited(plan, pools)
         allowed = assumed_fixes.fixed_limits(limits(cluster), fixed)
     except Unseen as blind:
-        return replace(_unknown(driver, plan, kept, (*unseen, blind.what), late), progress=so_far)
+        return replace(
+            _unknown(driver, plan, kept, (*unseen, blind.what), late, pools), progress=so_far
+        )
     if plan.nodes and not begun and not any(pool.nodes or pool.obstacle for pool in pools):
         unseen += unpooled_nodes.unknown(driver, cluster, of_machines=driver is Driver.CLUSTER_API)
     waits = drain_waits.unknown(driver, plan, pools, begun, cluster)
