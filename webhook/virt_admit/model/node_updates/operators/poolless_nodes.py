@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.selectors import EXISTS, IN, Selector
-from virt_admit.model.messages import names
+from virt_admit.model.messages import capital, names
 from virt_admit.model.node_updates.config_pool_updates import CURRENT
 
 READS: Final[Reads] = {
@@ -39,6 +39,11 @@ class PoollessNode(NamedTuple):
     remedy: str
     custom: tuple[str, ...] = ()
     """The custom pools that select it; empty: no pool does."""
+
+    @property
+    def note(self) -> str:
+        """Return all of it as sentences. The name of a node stays as it is."""
+        return f"{self.reason if self.custom else capital(self.reason)}. {self.remedy}"
 
 
 def of_node(node: Object, cluster: Cluster) -> PoollessNode | None:
