@@ -25,6 +25,10 @@ MASQUERADE = {
 """The network and the interface of a VM that can migrate."""
 
 
+EVERY_NODE = {"matchExpressions": [{"key": "no-pool", "operator": "DoesNotExist"}]}
+"""The selector of a MachineConfigPool with all nodes: an empty one selects none."""
+
+
 def manifest(
     api_version: str, kind: str, name: str, namespace: str = "", /, **fields: Any
 ) -> Object:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import EVERY_NODE, manifest
 from tests.cli.drain_cases import BLOCKING_REASON, BLOCKING_REMEDY, TEXT
 from tests.work import measured
 from virt_admit.cli.commands.drain import LOOKS_UP, forecast
@@ -283,7 +283,7 @@ def test_two_of_a_sort_are_counted_in_the_plural():
 
 def paused_pool(annotations=None):
     """Return a pool of all nodes."""
-    spec = {"paused": True, "nodeSelector": {}}
+    spec = {"paused": True, "nodeSelector": EVERY_NODE}
     metadata = {"annotations": annotations or {}}
     group = "machineconfiguration.openshift.io/v1"
     return manifest(group, "MachineConfigPool", "worker", spec=spec, metadata=metadata)

@@ -24,7 +24,7 @@ import pytest
 from tests import definitions
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
-from tests.builders import manifest
+from tests.builders import EVERY_NODE, manifest
 from tests.cli.test_plan_scripts import CLUSTERS
 from tests.forecasts.repair.broken_clusters import cluster, vm
 from tests.forecasts.repair.moving_causes import MOVING
@@ -47,7 +47,7 @@ PAUSED = manifest(
     "machineconfiguration.openshift.io/v1",
     "MachineConfigPool",
     "worker",
-    spec={"paused": True, "nodeSelector": {}},
+    spec={"paused": True, "nodeSelector": EVERY_NODE},
 )
 OLDER = "no migration starts, with an older HyperConverged"
 """The real definition stores the newer version,

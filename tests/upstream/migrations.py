@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from tests.builders import EVERY_NODE
 from tests.upstream.migration_cases import case
 from tests.upstream.renderer import MIGRATIONS, program
 from virt_admit.forecasts.drain import drain_plan
@@ -239,7 +240,7 @@ def _cluster(given: dict[str, Any], result: dict[str, Any]) -> Snapshot:
         "apiVersion": "machineconfiguration.openshift.io/v1",
         "kind": "MachineConfigPool",
         "metadata": {"name": "worker"},
-        "spec": {"nodeSelector": {}, "maxUnavailable": given["pools"][0]["capacity"]},
+        "spec": {"nodeSelector": EVERY_NODE, "maxUnavailable": given["pools"][0]["capacity"]},
     }
     return Snapshot(
         [*found, *(Object(each) for each in (*given["nodes"], given["kubevirt"], pool))],

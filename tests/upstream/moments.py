@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from tests.builders import EVERY_NODE
 from tests.upstream.migrations import answer
 from tests.upstream.moment_cases import REBOOT, case
 from tests.upstream.moment_checks import Case, differences
@@ -166,7 +167,7 @@ def snapshot(
         "kind": "MachineConfigPool",
         "metadata": {"name": "worker"},
         "spec": {
-            "nodeSelector": {},
+            "nodeSelector": EVERY_NODE,
             "maxUnavailable": given["pools"][0]["capacity"],
             "configuration": {"name": "new"},
         },

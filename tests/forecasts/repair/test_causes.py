@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import EVERY_NODE, manifest
 from tests.for_each import for_each
 from tests.forecasts.repair.broken_clusters import (
     INTERFACES,
@@ -303,7 +303,7 @@ def test_a_pool_is_unpaused_last():
         "machineconfiguration.openshift.io/v1",
         "MachineConfigPool",
         "worker",
-        spec={"paused": True, "nodeSelector": {}},
+        spec={"paused": True, "nodeSelector": EVERY_NODE},
     )
     plan = repair(cluster(vm(spec=HERE), pool), Goal.UPGRADE)
     assert [step.id for step in plan.steps] == ["place:shop/db", "unpause:worker"]

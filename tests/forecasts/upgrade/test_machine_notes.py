@@ -4,7 +4,7 @@ and of the control plane that is rolled out before the nodes.
 
 import pytest
 
-from tests.builders import manifest, node
+from tests.builders import EVERY_NODE, manifest, node
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.forecasts.upgrade.rehearsal import Options
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -121,7 +121,7 @@ def test_a_machine_of_openshift_without_a_node_is_no_stop():
         "machineconfiguration.openshift.io/v1",
         "MachineConfigPool",
         "worker",
-        spec={"nodeSelector": {}},
+        spec={"nodeSelector": EVERY_NODE},
     )
     error = {
         "phase": "Provisioning",

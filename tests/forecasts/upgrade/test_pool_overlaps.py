@@ -8,6 +8,9 @@ from tests.cli.test_upgrade import node, pool
 from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.messages import command_of
+from virt_admit.model.node_updates.config_pool_updates import CURRENT
+from virt_admit.model.node_updates.operators import poolless_nodes
 
 AMBIGUOUS = ["PoolAmbiguous:a"]
 
@@ -27,12 +30,12 @@ AMBIGUOUS = ["PoolAmbiguous:a"]
         (
             ["worker", "infra", "gpu"],
             AMBIGUOUS,
-            "a matches the custom MachineConfigPools gpu, infra, and the operator",
+            "a matches the custom MachineConfigPools gpu, infra (gpu selects ",
         ),
         (
             ["master", "infra", "gpu"],
             AMBIGUOUS,
-            "a matches the custom MachineConfigPools gpu, infra, and the operator",
+            "a matches the custom MachineConfigPools gpu, infra (gpu selects ",
         ),
     ],
 )
@@ -47,3 +50,31 @@ def test_a_node_is_updated_with_one_pool(roles: list[str], stops: list[str], say
     notes = list(node_notes.notes(own, cluster))
     assert len(notes) == bool(says)
     assert all(note.startswith(says) for note in notes)
+
+
+def test_what_is_unread_does_not_hide_a_node_without_a_pool() -> None:
+    roles = {f"node-role.kubernetes.io/{role}": "" for role in ("worker", "infra", "gpu")}
+    pools = [pool(name, name) for name in ("worker", "infra", "gpu")]
+    other = node("b", {"node-role.kubernetes.io/worker": ""})
+    for more, stops in (({}, AMBIGUOUS), ({"kubernetes.io/os": "windows"}, [])):
+        cluster = Snapshot([node("a", roles | more), other, *pools], ("nodes",))
+        found = rehearse(cluster, Options())
+
+        assert [str(stop.problem) for stop in found.stops] == stops
+        assert found.possible is (False if stops else None)
+
+
+def test_a_node_is_left_to_the_pool_whose_configuration_it_has() -> None:
+    roles = {f"node-role.kubernetes.io/{role}": "" for role in ("worker", "infra", "gpu")}
+    pools = [pool(name, name) for name in ("master", "worker", "infra", "gpu")]
+    for role, had, command in (
+        ("", "rendered-infra-0", "kubectl label node a node-role.kubernetes.io/gpu-"),
+        ("", "rendered-worker-0", "kubectl label node a --list"),
+        ("master", "rendered-infra-0", "kubectl label node a --list"),
+    ):
+        own = node("a", roles | ({f"node-role.kubernetes.io/{role}": ""} if role else {}))
+        own.data["metadata"]["annotations"] = {CURRENT: had}
+        found = poolless_nodes.of_node(own, Snapshot([own, *pools], ("*",)))
+
+        assert found is not None
+        assert command_of(found.remedy) == command

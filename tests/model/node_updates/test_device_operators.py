@@ -6,7 +6,7 @@ import pytest
 
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.node_updates.operators import device_operators
+from virt_admit.model.node_updates.operators import device_operators, paused_operands
 
 FAILED: dict[str, Any] = {"labels": {"nvidia.com/gpu-driver-upgrade-state": "upgrade-failed"}}
 REBOOT: dict[str, Any] = {"annotations": {"sriovnetwork.openshift.io/state": "Reboot_Required"}}
@@ -128,5 +128,7 @@ def test_a_device_plugin_is_taken_away_for_an_upgrade(
     device: str, value: str, paused: bool
 ) -> None:
     label = "nvidia.com/gpu.deploy.device-plugin"
-    found = device_operators.paused_plugin(Object(node(labels={label: value})), device)
-    assert found == (f"{label}={value}" if paused else "")
+    gpu = Object(node(labels={label: value}))
+    found = paused_operands.of_plugin(gpu, device, cluster())
+    assert (found is not None) is paused
+    assert found is None or (found.key, found.value) == (label, value)

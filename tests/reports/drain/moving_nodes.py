@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests import builders
-from tests.builders import manifest
+from tests.builders import EVERY_NODE, manifest
 from tests.forecasts.drain import operator_clusters as operators
 from tests.forecasts.drain.test_control_path import component, deployment
 from tests.forecasts.drain.vm_motion import launcher, migration, node, vmi
@@ -85,7 +85,7 @@ POOL = manifest(
     f"{MCO}v1",
     "MachineConfigPool",
     "worker",
-    spec={"nodeSelector": {}, "configuration": {"name": "rendered-worker-2"}},
+    spec={"nodeSelector": EVERY_NODE, "configuration": {"name": "rendered-worker-2"}},
 )
 POOL_HALF_DONE = Recording(
     (

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests import builders
-from tests.builders import manifest
+from tests.builders import EVERY_NODE, manifest
 from tests.forecasts.drain import vm_motion
 from tests.forecasts.drain.vm_motion import NOW, ago, failed, launcher, migration, node, vmi
 from virt_admit.forecasts.drain import drain_plan
@@ -232,7 +232,7 @@ POOL = manifest(
     "machineconfiguration.openshift.io/v1",
     "MachineConfigPool",
     "worker",
-    spec={"nodeSelector": {}, "configuration": {"name": "rendered-worker-2"}},
+    spec={"nodeSelector": EVERY_NODE, "configuration": {"name": "rendered-worker-2"}},
 )
 
 

@@ -17,7 +17,7 @@ from virt_admit.model.kubernetes.int_or_percent import LimitKind, parse_int_or_p
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.messages import names
+from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.scheduler.ledger import ZONE
 
 READS: Final[Reads] = {
@@ -25,6 +25,7 @@ READS: Final[Reads] = {
     NODE: ("metadata.labels",),
 }
 
+_SYSTEM: Final = "kubernetes.io/os"
 _MASTER: Final = "master"
 _STANDARD: Final = {_MASTER: 0, "worker": 2}
 """A node in several pools belongs to master, else to a custom pool, else to worker."""
@@ -51,39 +52,52 @@ def members(pools: Iterable[Object], every: Iterable[Object]) -> list[tuple[Obje
 
 
 class Overlap(NamedTuple):
-    """A node that custom pools select and do not update."""
+    """A node of the masters that a custom pool selects."""
 
-    node: Object
-    custom: tuple[str, ...]
-    """The names of the custom pools."""
-
-    @property
-    def has_no_pool(self) -> bool:
-        """Whether no pool updates the node. Otherwise the pool of the masters does."""
-        return len(self.custom) > 1
+    node: str
+    custom: str
+    """The name of the custom pool."""
 
     @property
     def effect(self) -> str:
         """What that means for the updates of the node."""
-        if self.has_no_pool:
-            which = f"the custom MachineConfigPools {names(self.custom)}"
-            return (
-                f"{self.node.name} matches {which}, and the operator updates no node of two of them"
-            )
-        lost = f"the configuration of MachineConfigPool {self.custom[0]} never reaches it"
-        return f"{self.node.name} is updated with the masters, so {lost}"
+        lost = f"the configuration of MachineConfigPool {self.custom} never reaches it"
+        return f"{self.node} is updated with the masters, so {lost}"
 
 
 def overlaps(pools: Iterable[Object], every: Iterable[Object]) -> Iterator[Overlap]:
-    """Yield the nodes that more pools select than the operator allows: two custom ones,
-    or a custom one and the master.
-    """
+    """Yield the nodes that are updated with the masters although a custom pool selects them."""
     selected = _selected(pools, every)
-    masters = {node.name for pool, own in selected if pool.name == _MASTER for node in own}
-    by_name = {node.name: node for _, own in selected for node in own}
+    masters = {node.name for pool, own in selected if is_of_masters(pool) for node in own}
     for name, custom in sorted(_custom_pools(selected).items()):
-        if len(custom) > 1 or name in masters:
-            yield Overlap(by_name[name], custom)
+        if len(custom) == 1 and name in masters:
+            yield Overlap(name, custom[0])
+
+
+def is_custom(pool: Object) -> bool:
+    """Return whether an administrator made a pool. The operator updates no node of two of them."""
+    return pool.name not in _STANDARD
+
+
+def is_of_masters(pool: Object) -> bool:
+    """Return whether a pool is that of the masters, which a node belongs to before any other."""
+    return pool.name == _MASTER
+
+
+def is_managed(node: Object) -> bool:
+    """Return whether the operator may update a node: it leaves Windows alone
+    (helpers.go#IsWindows).
+    """
+    return node.labels.get(_SYSTEM) != "windows"
+
+
+def selector_of(pool: Object) -> Selector | None:
+    """Return which nodes a pool selects; None: none, as with an empty selector
+    (helpers.go#ListPools).
+    """
+    field = pool.at("spec", "nodeSelector")
+    parsed = selectors.parse(field.value) if field.is_map else None
+    return None if parsed is None or parsed.empty else parsed
 
 
 def _selected(
@@ -91,22 +105,12 @@ def _selected(
 ) -> list[tuple[Object, list[Object]]]:
     """Return each pool with the nodes that it selects."""
     ranked = sorted(pools, key=lambda pool: (_STANDARD.get(pool.name, 1), pool.name))
-    nodes_known = list(every)
-    found: list[tuple[Object, list[Object]]] = []
-    for pool in ranked:
-        selector = pool.at("spec", "nodeSelector")
-        parsed = selectors.parse(selector.value) if selector.is_map else None
-        found.append(
-            (
-                pool,
-                [
-                    node
-                    for node in nodes_known
-                    if parsed is not None and parsed.matches(node.labels)
-                ],
-            )
-        )
-    return found
+    known = list(filter(is_managed, every))
+    parsed = ((pool, selector_of(pool)) for pool in ranked)
+    return [
+        (pool, [node for node in known if selector is not None and selector.matches(node.labels)])
+        for pool, selector in parsed
+    ]
 
 
 def _custom_pools(
@@ -115,7 +119,7 @@ def _custom_pools(
     """Return the names of the custom pools that select each node."""
     found: dict[str, tuple[str, ...]] = {}
     for pool, own in selected:
-        for node in own if pool.name not in _STANDARD else ():
+        for node in own if is_custom(pool) else ():
             found[node.name] = (*found.get(node.name, ()), pool.name)
     return found
 

@@ -20,7 +20,7 @@ from virt_admit.forecasts.drain.control import (
     px_updates,
 )
 from virt_admit.forecasts.drain.starts import rejected_pods
-from virt_admit.forecasts.drain.starts.devices import unreported_devices
+from virt_admit.forecasts.drain.starts.devices import kept_off_plugins
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.placement.refusals import dying_claims
@@ -70,7 +70,7 @@ READS: Final[Reads] = union(
     etcd_guard.HOOK_READS,
     component_states.READS,
     px_updates.READS,
-    unreported_devices.READS,
+    kept_off_plugins.READS,
     deschedulers.READS,
     dying_claims.READS,
     poolless_nodes.READS,
@@ -95,7 +95,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from mutual_drains.faults(node, cluster)
     # else nothing reports devices, and that is the cause
     if removed_operators.kubevirt(cluster) is None:
-        yield from filter(None, (unreported_devices.note(node.name, cluster),))
+        yield from filter(None, (kept_off_plugins.note(node, cluster),))
     yield from rejected_pods.notes(node, cluster)
     for found in (each for kind in maintenance.KINDS for each in cluster.known(kind)):
         if maintenance.node(found).text == node.name:
@@ -435,9 +435,9 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     members = machine_pools.members(pools, every)
     found = {node.name: list(_of_pool(pool, own, node)) for pool, own in members for node in own}
     for overlap in machine_pools.overlaps(pools, every):
-        found.setdefault(overlap.node.name, []).append(f"{overlap.effect}.")
+        found.setdefault(overlap.node, []).append(f"{overlap.effect}.")
     for each in poolless_nodes.of_cluster(cluster).values():
-        found[each.name] = [f"{capital(each.reason)}. {each.remedy}"]
+        found[each.node.name] = [each.note]
     return found
 
 

@@ -238,6 +238,7 @@ def _run(
         node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))
     ]
     late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
+    pools: tuple[Pool, ...] = ()
     try:
         pools = assumed_fixes.fixed_pools(
             rollouts.pools(driver, cluster, options.max_unavailable, by_load, begun), fixed
@@ -245,17 +246,16 @@ def _run(
         plan = drain_waits.without_awaited(plan, pools)
         allowed = assumed_fixes.fixed_limits(limits(cluster), fixed)
     except Unseen as blind:
-        return replace(_unknown(driver, plan, kept, (*unseen, blind.what), late), progress=so_far)
+        return _unknown(driver, plan, kept, (*unseen, blind.what), late, so_far, pools)
     if plan.nodes and not begun and not any(pool.nodes or pool.obstacle for pool in pools):
         unseen += unpooled_nodes.unknown(driver, cluster, of_machines=driver is Driver.CLUSTER_API)
     waits = drain_waits.unknown(driver, plan, pools, begun, cluster)
     unseen += [*chain.from_iterable(waits.values()), *rollouts.doubts(driver, pools, cluster)]
     told = {*waits, *pool_obstacles.doubted_nodes(begun, cluster), *(stop.node for stop in late)}
     unseen += upgrade_progress.stalled(begun, plan, pools, options.node_minutes, told, cluster)
-    unknown = [row for node in left for row in node.undecided]
-    if unseen or unknown:
-        unread = (*unseen, *(f"{row.vmi.full_name}: {row.reason}" for row in unknown))
-        return replace(_unknown(driver, plan, kept, unread, late, pools), progress=so_far)
+    unseen += [f"{row.vmi.full_name}: {row.reason}" for node in left for row in node.undecided]
+    if unseen:
+        return _unknown(driver, plan, kept, unseen, late, so_far, pools)
     waiting = upgrade_progress.without_late(pools, [stop.node for stop in late])
     result, world, runs = _simulated(
         cluster, plan, waiting, allowed, driver, options, progress, begun, late, in_order
@@ -286,7 +286,8 @@ def _unknown(
     left: Iterable[NodePlan],
     unseen: Sequence[str],
     late: Sequence[Stop],
-    pools: Sequence[Pool] = (),
+    so_far: UpgradeProgress | None,
+    pools: Sequence[Pool],
 ) -> Rehearsal:
     """Return that nothing can be determined, unless what was read certainly stops a pool, a node
     under way, or a drain that is left.
@@ -302,6 +303,7 @@ def _unknown(
         tuple(vm_interruptions.unmoved(plan)),
         stops,
         (),
+        progress=so_far,
     )
 
 

@@ -39,7 +39,6 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.machine_pools import Overlap
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import (
     cluster_updates,
@@ -53,6 +52,7 @@ from virt_admit.model.node_updates import (
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.node_updates.operators import paused_pools, poolless_nodes
+from virt_admit.model.node_updates.operators.poolless_nodes import PoollessNode
 from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final = union(
@@ -331,9 +331,9 @@ def _machine_config(
             nodes_in_order = sorted(own, key=machine_pools.zone_then_age)
             found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
             yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
-    refused = [each for each in machine_pools.overlaps(known, every) if each.has_no_pool]
-    if refused:
-        yield Pool("no MachineConfigPool", (), 1, failing=tuple(map(_without_a_pool, refused)))
+    for left in poolless_nodes.of_cluster(cluster).values():
+        if left.custom:
+            yield Pool("no MachineConfigPool", (left.node.name,), 1, _without_a_pool(left))
 
 
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
@@ -343,18 +343,15 @@ def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
     if driver is Driver.MACHINE_CONFIG:
         yield from cluster_updates.release(cluster).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
-        yield from (overlap.effect for overlap in found if not overlap.has_no_pool)
-        yield from (each.reason for each in poolless_nodes.of_cluster(cluster).values())
+        yield from (overlap.effect for overlap in found)
+        yield from (
+            each.reason for each in poolless_nodes.of_cluster(cluster).values() if not each.custom
+        )
 
 
-def _without_a_pool(overlap: Overlap) -> NodeFailure:
-    node = overlap.node
-    return NodeFailure(
-        node.name,
-        overlap.effect,
-        typed("Remove the label that one of them selects", about("label", node, NODE, "--list")),
-        problem_of(ProblemCause.POOL_AMBIGUOUS, node),
-    )
+def _without_a_pool(found: PoollessNode) -> Obstacle:
+    problem = problem_of(ProblemCause.POOL_AMBIGUOUS, found.node)
+    return Obstacle(found.reason, found.remedy, problem, node=found.node.name)
 
 
 def _machine_config_pool(

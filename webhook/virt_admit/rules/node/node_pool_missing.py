@@ -1,11 +1,14 @@
-"""No MachineConfigPool selects a node that the machine-config operator has configured.
+"""No MachineConfigPool updates a node: none selects it, or two custom ones do.
 
 **Why.** No update of OpenShift reaches the node. The pools do not count it, so all of them say
 Updated, and only the log of the operator names the node. Its kubelet grows old until another minor
-release is refused.
+release is refused. A custom pool takes a node from pool worker, but of two custom pools the
+operator takes neither.
 
-**Fix.** Give the node the label of a pool back, or make a MachineConfigPool that selects it. The
-operator then drains and reboots the node to update it, unless it has the configuration of the pool.
+**Fix.** Give the node the label of a pool back, or make a MachineConfigPool that selects it. Of two
+custom pools, take the label of one off the node; if it needs both configurations, make one pool
+whose ``machineConfigSelector`` selects the MachineConfigs of both. The operator then drains and
+reboots the node to update it, unless it has the configuration of the pool.
 """
 
 from virt_admit.model.kubernetes.cluster import more_may_exist

@@ -138,7 +138,7 @@ def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> Absen
             f"let it run on {node}: change what it demands{where}, or label the node",
             setting.command if where else described,
         )
-        return AbsentPod(f"{begin} demands {names(demands, 120)}", remedy)
+        return AbsentPod(f"{begin} demands {names(demands, 200)}", remedy)
     if refusing:
         waits = typed("it comes back once what set that is over", described)
         return AbsentPod(f"{begin} does not tolerate {_written(refusing)}", waits, lasts=False)
@@ -269,8 +269,8 @@ def _unmet(daemon: Object, node: Object) -> Iterator[str]:
     spec = {key: own[key].value for key in ("affinity", "nodeSelector") if own[key].present}
     pod = scheduled_pods.read(Object({"metadata": {"namespace": daemon.namespace}, "spec": spec}))
     for key, value in pod.node_selector.items():
-        if node.labels.get(key) != value:
-            yield f"label {key}={value}"
+        if (has := node.labels.get(key)) != value:
+            yield f"label {key}={value}{f' ({node.name} has {has})' if has else ''}"
     if pod.node_affinity is not None and not pod.node_affinity.matches(node.name, node.labels):
         yield "another node by its node affinity"
 

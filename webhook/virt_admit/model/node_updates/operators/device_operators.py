@@ -167,22 +167,6 @@ def _failing(pod: Object, cluster: Cluster) -> str:
     return f" Driver pod {pod.full_name} fails: {found.words}."
 
 
-PAUSED: Final = "paused-for-"
-"""How the values of labels of a node begin by which the pods of the operator leave it
-(NVIDIA/k8s-driver-manager:cmd/driver-manager/main.go; NVIDIA/mig-parted uses another end)."""
-_PLUGINS: Final = ("device-plugin", "sandbox-device-plugin")
-
-
-def paused_plugin(node: Object, device: str) -> str:
-    """Return the label by which the device plugin of a device was taken from a node; empty: none
-    was."""
-    if not device.startswith("nvidia.com/"):
-        return ""
-    labels = {key: node.labels.get(f"nvidia.com/gpu.deploy.{key}", "") for key in _PLUGINS}
-    found = (f"nvidia.com/gpu.deploy.{k}={v}" for k, v in labels.items() if v.startswith(PAUSED))
-    return next(found, "")
-
-
 _READY: Final = (
     "It uncordons the node itself once the driver pod there is of the newest revision and ready."
 )

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.starts.devices import unreported_devices
+from virt_admit.forecasts.drain.starts.devices import kept_off_plugins, unreported_devices
+from virt_admit.forecasts.drain.starts.devices.kept_off_plugins import KeptOffPlugin
 from virt_admit.forecasts.drain.starts.devices.unreported_devices import (
     HARVESTER,
     OF_KUBEVIRT,
@@ -47,7 +48,7 @@ from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import show
 
 READS: Final[Reads] = union(
-    unreported_devices.READS,
+    kept_off_plugins.READS,
     {VM: tuple(f"spec.template.spec.domain.devices.{each}" for each in ("gpus", "hostDevices"))},
 )
 
@@ -80,13 +81,16 @@ def problem(obj: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
     }
     used = [each for each in absent if _offered(scheduler, *each) and each[0] not in lost]
     none = [each for each in absent if each not in used and each[0] not in lost]
+    in_use = [_in_use(scheduler, *each, target.pod.requests[each[1]]) for each in used]
+    kept = [kept_off_plugins.of_device(*each, cluster) for each in none]
+    if off := [each for each in kept if each is not None]:
+        return _kept_off(off, in_use)
     none = [each for each in none if _had(scheduler, *each, cluster)] or (
         [] if lost or used else none
     )
     said = [unreported_devices.words(node, found, cluster) for node, found in lost.items()]
     said += _none_offered(none, scheduler, cluster)
-    said += [_in_use(scheduler, *each, target.pod.requests[each[1]]) for each in used]
-    reason = names(said, (3 if lost else 2) * _WORDS)
+    reason = names(said + in_use, (3 if lost else 2) * _WORDS)
     if lost:
         remedy = unreported_devices.remedy(*next(iter(lost.items())), cluster)
         return Problem(reason, remedy, _CAUSE)
@@ -103,6 +107,14 @@ def problem(obj: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
 
 
 _CAUSE: Final = ProblemCause.NO_TARGET
+
+
+def _kept_off(found: Sequence[KeptOffPlugin], in_use: Sequence[str]) -> Problem:
+    """Return that what offers a device is kept off nodes; their devices are free, others in use."""
+    others = dict.fromkeys(each.node for each in found[1:] if each.node != found[0].node)
+    also = f". {names(others)} likewise" if others else ""
+    used = f"; {names(in_use, 2 * _WORDS)}" if in_use else ""
+    return Problem(f"{found[0].words}{also}{used}", found[0].remedy, _CAUSE)
 
 
 def _lost(node: str, devices: Sequence[str], cluster: Cluster) -> tuple[UnreportedDevice, ...]:

@@ -27,14 +27,15 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import capital, count, names
-from virt_admit.model.node_updates.operators import device_operators
+from virt_admit.model.node_updates.operators import device_operators, paused_operands
+from virt_admit.model.node_updates.operators.paused_operands import PausedOperand
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import amount
 
 READS: Final[Reads] = union(
     candidates.READS,
     virt_handlers.READS,
-    device_operators.READS,
+    paused_operands.READS,
     {
         KUBEVIRT: (),
         NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",),
@@ -170,29 +171,21 @@ def words(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> str
     ill = [each for each in found if each.unhealthy]
     alike = grouped(gone, lambda each: (each.reported, each.used, each.users))
     what = names(map(_together, alike.values()), 300)
-    paused = _paused(node, gone[0].name, cluster) if gone else ""
+    paused = _paused(node, gone[0].name, cluster) if gone else None
     why = f"{who(gone[0].name, cluster)} there no longer reports them" if gone else ""
-    if paused:
-        why = f"the GPU operator has taken the device plugin away there ({paused})"
+    if paused is not None:
+        label = f"{paused.key}={paused.value}"
+        why = f"the GPU operator has taken the device plugin away there ({label})"
+        why += "".join(f", {each}" for each in (paused.by, paused.left) if each)
     said = [f"{node} offers {what}: {why}"] if gone else []
     said += [f"{node} offers {each.words}: {_not_healthy(each.unhealthy)}" for each in ill]
     return "; ".join(said)
 
 
-def _paused(node: str, device: str, cluster: Cluster) -> str:
+def _paused(node: str, device: str, cluster: Cluster) -> PausedOperand | None:
+    """Return the label by which the device plugin of a device was taken from a node."""
     found = find(cluster, NODE, "", node)
-    return device_operators.paused_plugin(found, device) if found is not None else ""
-
-
-def _resumed(node: str, cluster: Cluster) -> str:
-    """Return what brings a device plugin back that its operator has taken away."""
-    found = find(cluster, NODE, "", node)
-    work = device_operators.driver_upgrade(found, cluster) if found is not None else None
-    if work is not None and work.remedy:
-        return work.remedy
-    if work is not None:
-        return f"wait until the driver upgrade of {node} is done, which brings it back"
-    return typed(f"see in the log of the driver pod on {node} why it is not back", pods_on(node))
+    return paused_operands.of_plugin(found, device, cluster) if found is not None else None
 
 
 def _together(alike: Sequence[UnreportedDevice]) -> str:
@@ -217,8 +210,8 @@ def remedy(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> st
     """
     lost = next((each for each in found if not each.unhealthy), None)
     device = lost.name if lost is not None else found[0].name
-    if lost is not None and _paused(node, device, cluster):
-        return _resumed(node, cluster)
+    if lost is not None and (paused := _paused(node, device, cluster)) is not None:
+        return paused.remedy
     pod = _offerer(node, device, cluster)
     if pod is None:
         begin = "restart" if lost is not None else "see the log of"
@@ -249,7 +242,7 @@ def _is_told(node: str, device: UnreportedDevice, cluster: Cluster) -> bool:
     """Return whether the cordon of a node for a driver upgrade tells why a device is absent."""
     found = find(cluster, NODE, "", node)
     upgraded = found is not None and device_operators.driver_upgrade(found, cluster) is not None
-    return upgraded and bool(_paused(node, device.name, cluster))
+    return upgraded and _paused(node, device.name, cluster) is not None
 
 
 def is_offered_by_kubevirt(device: str, cluster: Cluster) -> bool:
