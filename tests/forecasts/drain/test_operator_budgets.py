@@ -400,7 +400,7 @@ def test_rook_selects_its_osds_by_an_expression_since_1_19(down, operator):
 def test_rook_is_late_for_another_reason(more):
     (found,) = drained(late_rook(*more), time="2026-11-26T12:00:00Z")["blockers"]
     assert found["reason"].endswith("Rook has not let the other OSDs of the node go")
-    assert found["remedy"].startswith("See the log of rook-ceph-operator.")
+    assert found["remedy"].startswith("See in the log of rook-ceph-operator")
 
 
 def test_two_budgets_while_rook_replaces_one():
