@@ -13,6 +13,7 @@ from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.commands import argument, shell
+from virt_admit.model.evidence import node_differences
 from virt_admit.model.evidence.reported import Read, WholeCluster, no_events
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
@@ -75,6 +76,7 @@ def report(
         upgrade=_upgrade(name, upgrade),
         outage=outage_report.of_loss(outage),
         control=plan.control,
+        differences=node_differences.of(name, cluster),
         rules=rules,
         problems=tuple(dict.fromkeys((*_problems(drained), *judged_rules.problems(rules)))),
         commands=tuple(

@@ -52,9 +52,15 @@ def page(
                 tuple((line.strip(),) for line in outage_text.of_loss(outage)),
             ),
             Table("Upgrade of the cluster", ("Fact", "Value"), tuple(text.upgrade(report))),
+            *_unlike(report),
         ),
         notes=(*drained.notes, *((title, lines) for title, lines in notes if lines)),
     )
+
+
+def _unlike(report: NodeReport) -> Iterator[Table]:
+    if rows := tuple(text.differences(report)):
+        yield Table(text.UNLIKE, ("What", "Value"), rows)
 
 
 _SURVIVES: Final = {True: GOOD, False: SEVERE, None: UNKNOWN}

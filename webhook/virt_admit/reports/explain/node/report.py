@@ -10,6 +10,7 @@ from typing import Literal
 
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.model.evidence.node_differences import NodeDifference
 from virt_admit.reports.drain.report import DrainedNode
 from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.outage.report import NodeOutage
@@ -64,6 +65,8 @@ class NodeReport:
     outage: NodeOutage
     """The entry of the node in the JSON of ``outage``."""
     control: tuple[Component, ...]
+    differences: tuple[NodeDifference, ...]
+    """In what the node differs from all others of its role."""
     rules: tuple[JudgedRule, ...] | None
     problems: tuple[str, ...]
     commands: tuple[str, ...]

@@ -23,6 +23,7 @@ from virt_admit.reports.outage import text as outage_text
 from virt_admit.reports.upgrade.text import span
 
 UNKNOWN: Final = "cannot be determined"
+UNLIKE: Final = "Unlike all other nodes of its role"
 
 
 def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
@@ -44,6 +45,7 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     lines += titled(title, (*known, *lost_vms))
     said = tuple(Said(ABOVE, line.strip().removeprefix(_TODO)) for line in lines)
     lines += _section("Upgrade of the cluster", table(upgrade(report, said)))
+    lines += _section(UNLIKE, table(differences(report)))
     lines += _section("Rules", table(rules(_shorter(report.rules, said))))
     lines += titled("Commands", report.commands)
     lines += titled("Not available", rights.lines(report.unseen, unreadable))
@@ -87,6 +89,16 @@ def _begin(found: UpgradeOfNode) -> tuple[str, str]:
         return "begun", "its drain, maintenance or update is under way"
     first = found.before_nodes is not None and found.start.high == 0
     return "begins after", "the operators" if first else span(found.start)
+
+
+def differences(report: NodeReport) -> Iterator[tuple[str, str]]:
+    """Yield in what the node differs from the others, and what they have."""
+    for each in report.differences:
+        yield each.what, f"{_value(each.own)} (theirs: {_value(each.others)})"
+
+
+def _value(text: str | None) -> str:
+    return "none" if text is None else text or "empty"
 
 
 def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str, str]]:

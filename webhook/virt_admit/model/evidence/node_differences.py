@@ -1,0 +1,120 @@
+"""What one node has, or lacks, unlike all others of its role: often where a fault of a single node
+comes from, such as a label that an operator has left, another kubelet, or a device that is missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from virt_admit.model.evidence import status_errors
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.nodes import HOSTNAME, SCHEDULABLE, is_control_plane
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut_middle
+
+READS: Final[Reads] = {
+    NODE: (
+        *("metadata.annotations", "metadata.labels", "spec.taints"),
+        *("status.allocatable", "status.nodeInfo"),
+    )
+}
+MOST: Final = 8
+"""Differences that are shown: with more, the node is one of another kind."""
+_FEWEST: Final = 2
+"""Other nodes of the role: one alone does not show what is usual."""
+_LONGEST: Final = 60
+_INFO: Final = ("kubeletVersion", "osImage", "kernelVersion", "containerRuntimeVersion")
+_OF_PROCESSOR: Final = re.compile(
+    r"(?:(?:cpu|host-model|machine|hyperv)[\w-]*\.node\.|scheduling\.node\.)kubevirt\.io/"
+)
+"""Labels by which KubeVirt tells processors apart: their consequences are said for each VM."""
+_OF_MOMENT: Final = re.compile(rf"{re.escape(SCHEDULABLE)}|{re.escape(HOSTNAME)}|.*heartbeat.*")
+_CONDITION: Final = "node.kubernetes.io/"
+"""How taints begin that repeat a cordon or a condition."""
+_SECRET: Final = re.compile(r"(?i)passw|secret|token|credential|private")
+_OWN: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT|\d+\.\d+\.\d+\.\d+|[0-9a-f]{12,}|[0-9a-f]{8}-[0-9a-f]{4}-|:[0-9a-f]*:"
+)
+"""In values that differ from node to node: times, addresses, hashes and UIDs."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDifference:
+    """One thing in which a node differs from all others of its role."""
+
+    what: str
+    """``label example.com/tier``"""
+    own: str | None
+    """The value of the node. None: it has none."""
+    others: str | None
+    """The value that all others have. None: they have none."""
+
+
+def of(name: str, cluster: Cluster) -> tuple[NodeDifference, ...]:
+    """Return in what a node differs from all other nodes of its role, which agree about it; empty:
+    in nothing, in too much, or there are too few others.
+
+    The role is to run VMs, for others to be a part of the control plane or not.
+    """
+    node = find(cluster, NODE, "", name)
+    if node is None:
+        return ()
+    role = _role(node)
+    others = [
+        _facts(each) for each in cluster.known(NODE) if each.name != name and _role(each) == role
+    ]
+    if len(others) < _FEWEST:
+        return ()
+    found = tuple(_differences(_facts(node), others, name))
+    return found if len(found) <= MOST else ()
+
+
+def _role(node: Object) -> tuple[bool, bool]:
+    return SCHEDULABLE in node.labels, is_control_plane(node)
+
+
+def _differences(
+    own: Mapping[str, str], others: Sequence[Mapping[str, str]], name: str
+) -> Iterator[NodeDifference]:
+    first, itself = others[0], re.compile(rf"\b{re.escape(name)}\b")
+    for what in sorted({*own, *first}):
+        mine, theirs = own.get(what), first.get(what)
+        if mine == theirs or any(each.get(what) != theirs for each in others):
+            continue
+        values = [each for each in (mine, theirs) if each is not None]
+        if not any(_OWN.search(each) or itself.search(each) for each in values):
+            yield NodeDifference(what, mine, theirs)
+
+
+def _facts(node: Object) -> Mapping[str, str]:
+    """Return what is compared of a node."""
+    found = {
+        f"{kind} {key}": _value(key, value)
+        for kind, texts in (("label", node.labels), ("annotation", node.annotations))
+        for key, value in texts.items()
+        if not (_OF_MOMENT.fullmatch(key) or _OF_PROCESSOR.match(key))
+        and (kind == "label" or len(value) <= _LONGEST)
+    }
+    for taint in node.at("spec", "taints").items():
+        key = taint["key"].text or ""
+        if key and not key.startswith(_CONDITION):
+            said = taint["value"].text, taint["effect"].text
+            found[f"taint {key}"] = ":".join(filter(None, said))
+    for key in _INFO:
+        if text := node.at("status", "nodeInfo", key).text:
+            found[key] = cut_middle(status_errors.plain(text), _LONGEST)
+    for key, amount in node.at("status", "allocatable").map.items():
+        if "/" in key:  # a device; of processors and memory each node has its own amount
+            found[f"device {key}"] = "none" if str(amount) == "0" else "some"
+    return found
+
+
+def _value(key: str, value: str) -> str:
+    text = "…" if _SECRET.search(key) else value
+    return cut_middle(status_errors.plain(text), _LONGEST)
