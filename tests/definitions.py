@@ -252,7 +252,7 @@ def own(kind: Kind, release: int = 0) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": kind.resource},
+        "metadata": {"name": kind.resource, "annotations": _approval(kind)},
         "spec": {
             "group": kind.group,
             "names": {
@@ -265,6 +265,14 @@ def own(kind: Kind, release: int = 0) -> dict[str, Any]:
             "versions": versions,
         },
     }
+
+
+def _approval(kind: Kind) -> dict[str, str]:
+    """Return the annotation without which an API server takes no definition of a group of
+    Kubernetes (kubernetes/enhancements#1111).
+    """
+    is_protected = kind.group.endswith((".k8s.io", ".kubernetes.io"))
+    return {"api-approved.kubernetes.io": "unapproved, for tests"} if is_protected else {}
 
 
 def _schema(kind: Kind, version: str, release: int) -> dict[str, Any]:

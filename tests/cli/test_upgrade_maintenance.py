@@ -47,9 +47,13 @@ def test_a_maintenance_is_no_update_that_has_begun():
         status={"phase": "Succeeded", "lastUpdate": AN_HOUR_AGO},
     )
     found = cluster(node("a"), node("b", unschedulable=True), maintenance, kubevirt())
-    so_far = rehearse(found, Options()).progress
+    result = rehearse(found, Options())
+    so_far = result.progress
+    lines = text.text(result)
 
     assert text.so_far(so_far) == "The update of no node is known to have begun."
+    assert text.verdict(result).startswith("Yes: 1 node in 10 min")
+    assert "\n  in maintenance, not counted: b\n" in lines
     (said,) = map(text.in_flight, so_far.in_flight)
     assert said == "b has been in maintenance (NodeMaintenance firmware) for 60 min."
 

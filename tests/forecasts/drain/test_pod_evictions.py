@@ -289,6 +289,15 @@ def test_guard_pods_are_made_again():
     assert both.cost == "Pods without a controller (shop/bare) are deleted and do not come back."
 
 
+def test_pods_of_a_catalog_source_are_made_again():
+    owner = {"kind": "CatalogSource", "name": "redhat-operators"}
+    catalog = pod("redhat-operators-x", owner="", metadata={"ownerReferences": [owner]})
+    (need,) = of_node(catalog).needs
+    assert need.cost == "OLM makes the pods of its CatalogSources again."
+    (both,) = of_node(catalog, pod("bare", owner="")).needs
+    assert both.cost == "Pods without a controller (shop/bare) are deleted and do not come back."
+
+
 def guest(**status):
     return Object(vmi().data | {"status": status})
 

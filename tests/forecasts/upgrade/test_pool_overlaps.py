@@ -11,6 +11,7 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.messages import command_of
 from virt_admit.model.node_updates.config_pool_updates import CURRENT
 from virt_admit.model.node_updates.operators import poolless_nodes
+from virt_admit.reports.upgrade import text
 
 AMBIGUOUS = ["PoolAmbiguous:a"]
 
@@ -46,6 +47,9 @@ def test_a_node_is_updated_with_one_pool(roles: list[str], stops: list[str], say
     found = rehearse(cluster, Options())
 
     assert [str(stop.problem) for stop in found.stops] == stops
+    assert text.verdict(found).startswith(
+        "No: the upgrade leaves out 1 node." if stops else "Yes: 2 nodes "
+    )
     assert {node for wave in found.waves for node in wave.nodes} == ({"b"} if stops else {"a", "b"})
     notes = list(node_notes.notes(own, cluster))
     assert len(notes) == bool(says)

@@ -475,6 +475,5 @@ def _of_pool(pool: Object, own: Sequence[Object], node: Object) -> Iterator[str]
         known = (own_words := config_pool_updates.failure(node)) and own_words in said
         words = "because of this node." if known else f"({cut_middle(said, 300)})."
         yield f"MachineConfigPool {pool.name} is degraded {words}"
-    unavailable = pool.at("status", "unavailableMachineCount").integer or 0
-    if unavailable:
+    if (unavailable := config_pool_updates.others_unavailable(pool, node)) > 0:
         yield f"MachineConfigPool {pool.name} already has {count(unavailable, 'unavailable node')}."

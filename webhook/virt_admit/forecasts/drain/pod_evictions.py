@@ -189,16 +189,30 @@ def _silent_node(name: str, ending: int, cluster: Cluster) -> Blocker | None:
 _FENCE: Final = "repair or fence the node"
 
 
+_CATALOG: Final = "CatalogSource"
+"""The owner, but not the controller, of a pod that OLM makes again
+(operator-framework/operator-lifecycle-manager:pkg/controller/registry/reconciler/grpc.go)."""
+
+
+def _is_of_catalog(pod: Object) -> bool:
+    return any(each["kind"].text == _CATALOG for each in pod.metadata["ownerReferences"].items())
+
+
 def _needs(pods: Sequence[Object]) -> Iterator[Need]:
     bare = [pod for pod in pods if pod.controller is None]
     if bare:
-        gone = sorted(pod.full_name for pod in bare if not guard_budgets.is_guard_pod(pod))
+        guards = [pod for pod in bare if guard_budgets.is_guard_pod(pod)]
+        catalogs = [pod for pod in bare if _is_of_catalog(pod)]
+        gone = sorted(pod.full_name for pod in bare if pod not in (*guards, *catalogs))
         of = f" ({names(gone)})" if len(gone) < len(bare) else ""
-        cost = (
-            f"Pods without a controller{of} are deleted and do not come back."
-            if gone
-            else "Operators of OpenShift make their guard pods again, once the node is uncordoned."
-        )
+        told = {
+            f"Pods without a controller{of} are deleted and do not come back.": gone,
+            "OLM makes the pods of its CatalogSources again.": catalogs and not gone,
+            "Operators of OpenShift make their guard pods again, once the node is uncordoned.": (
+                guards and not gone
+            ),
+        }
+        cost = " ".join(text for text, some in told.items() if some)
         yield Need(FORCE, tuple(sorted(pod.full_name for pod in bare)), cost)
     keeping = [
         pod

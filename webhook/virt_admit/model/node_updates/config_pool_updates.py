@@ -138,6 +138,16 @@ _DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
 _CHECKSUM: Final = re.compile(r' \("[0-9a-f]{64}"\)')
 
 
+def others_unavailable(pool: Object, node: Object) -> int:
+    """Return how many nodes of a pool are unavailable besides one of them, which is so itself while
+    it is cordoned or not Ready
+    (openshift/machine-config-operator:pkg/controller/node/status.go#isNodeUnavailable).
+    """
+    ready = node.condition("Ready")["status"].text
+    itself = node.at("spec", "unschedulable").boolean or ready in ("False", "Unknown")
+    return (pool.at("status", "unavailableMachineCount").integer or 0) - bool(itself)
+
+
 def degraded(pool: Object) -> str:
     """Return what a MachineConfigPool reports as an error; empty: none.
 

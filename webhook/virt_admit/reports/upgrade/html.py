@@ -20,7 +20,15 @@ from virt_admit.reports.html.causes import grouped as alike
 from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.page import Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.unavailable_data import may_lack_vms
-from virt_admit.reports.upgrade.text import NODES_UNKNOWN, grouped, held, so_far, when
+from virt_admit.reports.upgrade.text import (
+    NODES_UNKNOWN,
+    grouped,
+    held,
+    leaves_out,
+    so_far,
+    stops,
+    when,
+)
 
 _MOST_LANES = 40
 
@@ -70,8 +78,7 @@ def page(
 
 def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     if result.nodes_complete is False:
-        causes = count(len(grouped(result.stops)), "cause")
-        return PageVerdict(BAD, "No", f"The upgrade stops: {causes}.")
+        return PageVerdict(BAD, "No", f"The upgrade {stops(result.stops)}.")
     if result.possible is False and result.nodes_complete is None:
         return PageVerdict(BAD, "Stuck", f"{held(result)}{NODES_UNKNOWN}")
     if result.possible is None or result.duration is None:
@@ -110,7 +117,8 @@ def _operators(result: Rehearsal) -> Iterator[PageCause]:
 def _stops(result: Rehearsal) -> Iterator[PageCause]:
     for stop in result.stops:
         item = CauseItem(stop.node or "a pool of nodes")
-        yield PageCause(BAD, "stops the upgrade", "", stop.reason, stop.remedy, (item,))
+        word = "is left out" if leaves_out(stop) else "stops the upgrade"
+        yield PageCause(BAD, word, "", stop.reason, stop.remedy, (item,))
 
 
 def _health_checks(result: Rehearsal) -> Iterator[PageCause]:

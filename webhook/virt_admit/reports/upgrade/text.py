@@ -20,6 +20,7 @@ from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.messages import command_of, count, ended, names
 from virt_admit.model.node_updates.node_phases import Phase
+from virt_admit.model.problems import ProblemCause
 from virt_admit.model.sanitize import indented
 from virt_admit.reports.drain.words import cost, down_until, yes
 from virt_admit.reports.unavailable_data import not_available
@@ -83,16 +84,20 @@ def held(result: Rehearsal) -> str:
 
 
 def _of_nodes(result: Rehearsal, start: datetime.datetime | None) -> str:
-    nodes = sum(len(wave.nodes) for wave in result.waves)
+    kept = _maintained(result)
+    nodes = sum(name not in kept for wave in result.waves for name in wave.nodes)
     if result.nodes_complete is False:
-        return f"No: the upgrade stops ({count(_causes(result.stops), 'cause')})."
+        return f"No: the upgrade {stops(result.stops)}."
     if result.possible is False and result.nodes_complete is None:
         return f"No: that holds it up. {NODES_UNKNOWN} See below."
     if result.possible is None or result.duration is None:
         return "Unknown: it cannot be determined whether the upgrade completes. See below."
     until = f", until {result.duration.clock(start)}" if start is not None else ""
     so_far = result.progress
-    more = "more " if so_far is not None and (so_far.done or so_far.in_flight) else ""
+    begun = so_far is not None and (
+        so_far.done or any(not each.maintenance for each in so_far.in_flight)
+    )
+    more = "more " if begun else ""
     after = f" after {before(result.driver)}" if result.before_nodes else ""
     what = f"{nodes} {more}{'node' if nodes == 1 else 'nodes'} {_BY[result.driver]}"
     ends = f"{what}in {span(result.duration)}{after}{until}."
@@ -220,6 +225,18 @@ def grouped(stops: Sequence[Stop]) -> list[list[Stop]]:
     return list(found.values())
 
 
+def stops(found: Sequence[Stop]) -> str:
+    """Return what an upgrade does that does not complete."""
+    if found and all(map(leaves_out, found)):
+        return f"leaves out {count(len(found), 'node')}"
+    return f"stops ({count(_causes(found), 'cause')})"
+
+
+def leaves_out(stop: Stop) -> bool:
+    """Whether the updater goes on without the node, which then is never updated."""
+    return stop.problem is not None and stop.problem.cause == ProblemCause.POOL_AMBIGUOUS
+
+
 def _causes(stops: Sequence[Stop]) -> int:
     """Return how many causes stops have: one that ends with what stops a node is no other one."""
     ends = {shell("virt-admit", "drain", argument(stop.node)) for stop in stops if stop.node}
@@ -237,7 +254,8 @@ def _stops(stops: Sequence[Stop]) -> Iterator[str]:
         first = said.setdefault(why, subject)
         is_new = first == subject or len(why) < _LONG
         reason = stop.reason if is_new else f"{subject}: the same as {first}"
-        yield f"stops at {where}: {reason}" if stop.node else f"stops: {reason}"
+        at = "leaves out" if leaves_out(stop) else "stops at"
+        yield f"{at} {where}: {reason}" if stop.node else f"stops: {reason}"
         done = remedies.setdefault(stop.remedy, where)
         told = len(stop.remedy) >= _LONG and done and done != where
         yield f"  to do: {f'the same as at {done}' if told else stop.remedy}"
@@ -276,9 +294,17 @@ def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
         first = result.before_nodes and start is None and wave.start.high == 0
         at = f"after {before(result.driver)}" if first else when(wave.start, start)
         begins = "has begun" if flying.issuperset(wave.nodes) else f"begins {at}"
-        yield f"  {begins}, ends {when(wave.end, start)}: {some(wave.nodes)}"
+        times = f"{begins}, ends {when(wave.end, start)}"
+        kept = _maintained(result).issuperset(wave.nodes)
+        yield f"  {'in maintenance, not counted' if kept else times}: {some(wave.nodes)}"
     if waves:
         yield ""
+
+
+def _maintained(result: Rehearsal) -> frozenset[str]:
+    """Return the nodes that are in maintenance and not being updated, as far as is known."""
+    under_way = result.progress.in_flight if result.progress is not None else ()
+    return frozenset(each.node for each in under_way if each.maintenance)
 
 
 def _vms(result: Rehearsal) -> Iterator[str]:
