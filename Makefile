@@ -15,12 +15,13 @@ UV := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hash
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
 
+# Without --no-compile pip compiles thousands of generated modules that nothing imports.
 .venv/.ready: requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "virt-admit needs Python 3.11 or newer; set PYTHON=… to one" >&2; exit 2; }
 	@$(PYTHON) -m venv .venv || { echo "cannot make a virtual environment: install your system's python3-venv package" >&2; exit 2; }
 	@echo "installing the locked dependencies into .venv (once, about a minute)" >&2
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-dev.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
