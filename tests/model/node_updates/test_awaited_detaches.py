@@ -129,7 +129,8 @@ def test_a_volume_that_does_not_exist_any_more_has_no_claim() -> None:
     assert "pv-1 (does not exist)" in found.waits
     assert "ends the instance by force in 9 h at the latest" in found.waits
     assert found.ends is None
-    assert DELETE in found.remedy
+    assert "take its finalizer off, as external-attacher detaches nothing" in found.remedy
+    assert found.remedy.endswith("describe volumeattachments.storage.k8s.io csi-1")
 
 
 YOUNG = attachment(made="2026-05-02T00:00:00Z")
@@ -207,3 +208,19 @@ def test_an_instance_that_the_cloud_does_not_end(since: str, late: bool) -> None
     assert "has told the cloud to end instance aws:///z/i-new, which still exists" in found.waits
     assert ("kubectl describe nodeclaim metal-1" in found.remedy) is late
     assert bool(found.remedy) is late
+
+
+def test_an_attachment_in_deletion_is_not_deleted_again() -> None:
+    stays = attachment()
+    stays["metadata"]["deletionTimestamp"] = "2026-06-01T10:00:00Z"
+    found = removal(claim(WAITS), CSI, stays, volume(), pool())
+    assert "in deletion for 2 h" in found.waits
+    assert "kubectl delete" not in found.remedy
+
+
+def test_no_login_or_query_of_an_address_is_quoted() -> None:
+    stays = attachment(of="i-new")
+    message = "dial https://root:hunter2@array/x?sig=abc failed"
+    stays["status"] = {"detachError": {"message": message}}
+    found = removal(claim(WAITS), CSI, stays, volume("Bound"), pool())
+    assert "dial https://array/x failed" in found.waits
