@@ -227,3 +227,10 @@ def test_a_condition_of_etcd_says_why_a_control_plane_scales() -> None:
     scaling = Object(owner(SCALES))
     (alone,) = complaints.lasting(scaling, Snapshot([scaling], ["*"], time=ago()))
     assert alone.about == "Ready is False (ScalingDown)"
+
+
+@pytest.mark.parametrize("more", [{"message": ""}, {"reason": "DrainInProgress"}])
+def test_a_condition_that_says_no_cause_hides_no_other(more: dict[str, str]) -> None:
+    scaling = Object(owner(SCALES, etcd(**more)))
+    (found,) = complaints.lasting(scaling, Snapshot([scaling], ["*"], time=ago()))
+    assert found.about == "Ready is False (ScalingDown)"
