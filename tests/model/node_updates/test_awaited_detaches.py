@@ -165,6 +165,8 @@ def test_attachments_of_two_kinds_are_told_apart() -> None:
     assert "delete" not in found.remedy
 
 
+STAYS = pod()
+STAYS["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent", "controller": True}]
 OTHER = {"providerID": "aws:///z/i-other"}
 
 
@@ -174,19 +176,29 @@ OTHER = {"providerID": "aws:///z/i-other"}
         pytest.param([attachment(), volume()], id="no NodeClaim is known"),
         pytest.param([claim(), attachment(), volume()], id="it does not wait for volumes"),
         pytest.param([claim(WAITS, **OTHER), attachment(), volume()], id="of another instance"),
-        pytest.param([claim(WAITS)], id="the last one is gone"),
-        pytest.param(
-            [claim(WAITS), attachment(), volume("Bound"), pod()], id="of a pod that stays"
-        ),
-        pytest.param(
-            [claim(WAITS), {**attachment(), "spec": {"nodeName": "b"}}], id="another node"
-        ),
+        pytest.param([claim(WAITS), attachment(), volume("Bound"), pod()], id="a pod came later"),
     ],
 )
 def test_other_waits_are_not_for_volumes(objects: list[Any]) -> None:
     found = removal(CSI, *objects)
     assert "VolumeAttachment" not in found.waits
     assert "Karpenter waits until its pods have left" in found.waits
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param([claim(WAITS)], id="the last one is gone"),
+        pytest.param([claim(WAITS), attachment(), volume("Bound"), STAYS], id="a pod that stays"),
+        pytest.param(
+            [claim(WAITS), {**attachment(), "spec": {"nodeName": "b"}}], id="another node"
+        ),
+    ],
+)
+def test_a_node_that_no_attachment_keeps_needs_nothing(objects: list[Any]) -> None:
+    found = removal(CSI, *objects)
+    assert "has drained it, and no VolumeAttachment keeps it any more" in found.waits
+    assert (found.remedy, found.ends) == ("", None)
 
 
 def test_volumes_that_are_being_detached_need_nothing() -> None:

@@ -194,6 +194,8 @@ PAUSED = {
 }
 GONE, JOINS = machine("cp-a", 900), machine("cp-c", 5, "v1.34.3")
 JOINS["status"] = {}
+ENDS = owner()
+ENDS["metadata"] |= {"deletionTimestamp": ago(hours=3), "finalizers": ["x"]}
 JOINED, MADE = machine("cp-c", 4, "v1.34.3"), machine("cp-c", 0, "v1.34.3")
 JOINED["status"] |= {"phase": "Running", "lastUpdated": ago(hours=0.1)}
 GONE["metadata"] |= {"deletionTimestamp": ago(hours=1), "finalizers": ["x"]}
@@ -212,6 +214,7 @@ GONE["metadata"] |= {"deletionTimestamp": ago(hours=1), "finalizers": ["x"]}
         pytest.param([owner(), OLD, SECOND, JOINS], id="a Machine has no Node"),
         pytest.param([owner(), OLD, SECOND, JOINED], id="a slow server has just joined"),
         pytest.param([owner(), OLD, SECOND, MADE], id="a Machine has just been made"),
+        pytest.param([ENDS, *MACHINES], id="its Cluster is being deleted"),
         pytest.param([owner(), PAUSED, *MACHINES], id="the Cluster is paused"),
         pytest.param([owner()], id="no Machine"),
     ],

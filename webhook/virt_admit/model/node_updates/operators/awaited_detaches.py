@@ -78,9 +78,12 @@ class AwaitedDetach(NamedTuple):
     """Empty: it has not waited for long."""
 
 
-def of_node(node: Object, cluster: Cluster) -> AwaitedDetach | None:
+def of_node(node: Object, cluster: Cluster, *, is_empty: bool) -> AwaitedDetach | None:
     """Return what Karpenter waits for since it drained a node; None: it drains it, or that is not
     known.
+
+    ``is_empty``: no pod is there that it drains. Once it has drained a node, the NodeClaim goes on
+    saying so, also where it drains pods that came later (controller.go#awaitDrain).
     """
     claim = entry(cluster, _claims, node.name)
     if claim is None or not claim.is_true("Drained"):
@@ -105,7 +108,10 @@ def of_node(node: Object, cluster: Cluster) -> AwaitedDetach | None:
     if held:
         return _held(node, held, state, cluster)
     if not unlisted(cluster, VOLUME_ATTACHMENT):
-        return None  # it goes on at this moment, or pods are there again
+        if not is_empty:
+            return None
+        freed = "Karpenter has drained it, and no VolumeAttachment keeps it any more"
+        return AwaitedDetach(f"{freed} ({state})")  # it goes on at this moment
     see = shell("kubectl", "get", "volumeattachments.storage.k8s.io", "-o", "wide")
     return AwaitedDetach(
         f"Karpenter has drained it, and waits until no VolumeAttachment is bound to it ({state})",

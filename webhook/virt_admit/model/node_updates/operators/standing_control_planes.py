@@ -106,7 +106,7 @@ def of(owner: Object, cluster: Cluster) -> StandingControlPlane | None:
         Unseen: not all Machines are known, and one of them may be under deletion.
     """
     rolling, failing = _rolling(owner), _failing(owner, cluster)
-    if rolling is None or failing is None or not _is_long(rolling, cluster):
+    if owner.deleted or rolling is None or failing is None or not _is_long(rolling, cluster):
         return None
     machines = [
         each
