@@ -9,6 +9,7 @@ NVIDIA/gpu-operator#2845.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -34,10 +35,14 @@ _ALIKE: Final = (
 devices. A kubelet counts 0 of those that it had before."""
 _MIG: Final = ("nvidia.com/mig-", "nvidia.com/mig.config")
 """How devices of a MIG profile begin, and the label with the profiles of a node."""
-_OPERANDS: Final = "nvidia.com/gpu.deploy.operands"
-"""The label by which an administrator keeps all pods of the GPU operator off a node
-(NVIDIA/gpu-operator:controllers/state_manager.go#hasOperandsDisabled)."""
+_FOUND: Final = re.compile(
+    r"nvidia\.com/gpu\.deploy\.|(?:[\w.-]+\.)?feature\.node\.kubernetes\.io/"
+)
+"""Labels that the GPU operator and Node Feature Discovery set again by themselves: a node without
+one has no such device, or its software is switched off for the node
+(NVIDIA/gpu-operator:controllers/state_manager.go#updateGPUStateLabels)."""
 _NO: Final = "false"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class KeptOffPlugin(NamedTuple):
@@ -117,10 +122,14 @@ def _offering(cluster: Cluster) -> Mapping[str, Sequence[str]]:
 
 
 def _is_meant(daemon: Object, node: Object) -> bool:
-    """Return whether a label of a node says that it is to have no pod of a DaemonSet."""
-    selects = daemon.at("spec", "template", "spec", "nodeSelector").texts
-    return node.labels.get(_OPERANDS) == _NO or any(
-        node.labels.get(key) == _NO and value != _NO for key, value in selects.items()
+    """Return whether the labels of a node say that it is to have no pod of a DaemonSet."""
+    own = daemon.at("spec", "template", "spec")
+    selects = own["nodeSelector"].texts
+    terms = own.at("affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms").items()
+    expressions = (each for term in terms for each in term["matchExpressions"].items())
+    demanded = (*selects, *(each["key"].text or "" for each in expressions))
+    return any(node.labels.get(key) == _NO and value != _NO for key, value in selects.items()) or (
+        any(_FOUND.match(key) and key not in node.labels for key in demanded)
     )
 
 
