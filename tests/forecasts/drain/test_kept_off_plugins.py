@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +11,10 @@ from tests.forecasts.drain.test_start_obstacles import anywhere, stuck
 from tests.healthy.parts import namespaces, obj, pod
 from tests.incidents.machines import find, guest
 from tests.incidents.starts import GPU, gpu, starting, with_gpu
+from virt_admit.forecasts.drain.starts.devices import kept_off_plugins
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import POD, Kind
+from virt_admit.model.kubernetes.objects import Object
 
 _LABEL = "nvidia.com/gpu.deploy.device-plugin"
 _STATE = "nvidia.com/mig.config.state"
@@ -64,3 +69,22 @@ def test_a_node_without_the_device_is_not_blamed(labels: dict[str, str]) -> None
     found = waiting(labels)
 
     assert found.reason.startswith(f"the only {GPU} of w2 is in use by VM vms/render; w1")
+
+
+class _Counted(Snapshot):
+    scans = 0
+
+    def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+        self.scans += kind is POD
+        return super().known(kind, namespace)
+
+
+def test_the_pods_are_gone_through_once_for_all_nodes() -> None:
+    """No name of a pod says what offers the device, so that each node is asked."""
+    nodes = [
+        obj("Node", "v1", f"w{i}", None, status={"allocatable": {"x.com/y": str(i % 2)}})
+        for i in range(60)
+    ]
+    cluster = _Counted(map(Object, nodes), ["*"])
+    assert not any(kept_off_plugins.of_node(Object(each), cluster) for each in nodes)
+    assert cluster.scans < 30

@@ -129,7 +129,8 @@ def test_a_volume_that_does_not_exist_any_more_has_no_claim() -> None:
     assert "pv-1 (does not exist)" in found.waits
     assert "ends the instance by force in 9 h at the latest" in found.waits
     assert found.ends is None
-    assert DELETE in found.remedy
+    assert "take its finalizer off, as external-attacher detaches nothing" in found.remedy
+    assert found.remedy.endswith("describe volumeattachments.storage.k8s.io csi-1")
 
 
 YOUNG = attachment(made="2026-05-02T00:00:00Z")
@@ -164,6 +165,8 @@ def test_attachments_of_two_kinds_are_told_apart() -> None:
     assert "delete" not in found.remedy
 
 
+STAYS = pod()
+STAYS["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "agent", "controller": True}]
 OTHER = {"providerID": "aws:///z/i-other"}
 
 
@@ -173,19 +176,29 @@ OTHER = {"providerID": "aws:///z/i-other"}
         pytest.param([attachment(), volume()], id="no NodeClaim is known"),
         pytest.param([claim(), attachment(), volume()], id="it does not wait for volumes"),
         pytest.param([claim(WAITS, **OTHER), attachment(), volume()], id="of another instance"),
-        pytest.param([claim(WAITS)], id="the last one is gone"),
-        pytest.param(
-            [claim(WAITS), attachment(), volume("Bound"), pod()], id="of a pod that stays"
-        ),
-        pytest.param(
-            [claim(WAITS), {**attachment(), "spec": {"nodeName": "b"}}], id="another node"
-        ),
+        pytest.param([claim(WAITS), attachment(), volume("Bound"), pod()], id="a pod came later"),
     ],
 )
 def test_other_waits_are_not_for_volumes(objects: list[Any]) -> None:
     found = removal(CSI, *objects)
     assert "VolumeAttachment" not in found.waits
     assert "Karpenter waits until its pods have left" in found.waits
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param([claim(WAITS)], id="the last one is gone"),
+        pytest.param([claim(WAITS), attachment(), volume("Bound"), STAYS], id="a pod that stays"),
+        pytest.param(
+            [claim(WAITS), {**attachment(), "spec": {"nodeName": "b"}}], id="another node"
+        ),
+    ],
+)
+def test_a_node_that_no_attachment_keeps_needs_nothing(objects: list[Any]) -> None:
+    found = removal(CSI, *objects)
+    assert "has drained it, and no VolumeAttachment keeps it any more" in found.waits
+    assert (found.remedy, found.ends) == ("", None)
 
 
 def test_volumes_that_are_being_detached_need_nothing() -> None:
@@ -207,3 +220,19 @@ def test_an_instance_that_the_cloud_does_not_end(since: str, late: bool) -> None
     assert "has told the cloud to end instance aws:///z/i-new, which still exists" in found.waits
     assert ("kubectl describe nodeclaim metal-1" in found.remedy) is late
     assert bool(found.remedy) is late
+
+
+def test_an_attachment_in_deletion_is_not_deleted_again() -> None:
+    stays = attachment()
+    stays["metadata"]["deletionTimestamp"] = "2026-06-01T10:00:00Z"
+    found = removal(claim(WAITS), CSI, stays, volume(), pool())
+    assert "in deletion for 2 h" in found.waits
+    assert "kubectl delete" not in found.remedy
+
+
+def test_no_login_or_query_of_an_address_is_quoted() -> None:
+    stays = attachment(of="i-new")
+    message = "dial https://root:hunter2@array/x?sig=abc failed"
+    stays["status"] = {"detachError": {"message": message}}
+    found = removal(claim(WAITS), CSI, stays, volume("Bound"), pool())
+    assert "dial https://array/x failed" in found.waits

@@ -172,7 +172,18 @@ def test_another_condition_may_hold_a_roll_out() -> None:
     (found,) = held(owner(ROLLS, CERTIFICATE), *MACHINES, *NODES)
     assert "CertificatesAvailable is False for 4 h (no CA)" in found.reason
     assert found.holds is None
-    assert found.remedy.endswith(": kubectl describe taloscontrolplane cp -n team")
+    assert "as the roll-out may wait for that: kubectl describe taloscontrol" in found.remedy
+
+
+def test_the_only_machine_is_never_offered_for_deletion() -> None:
+    (found,) = held(owner(ROLLS, etcd("cp-a: expected to have 1 members, got 0")), OLD, *NODES)
+    assert "delete" not in found.reason + found.remedy
+
+
+def test_no_login_or_query_of_an_address_is_quoted() -> None:
+    said = etcd('Get "https://root:hunter2@10.0.0.1:6443/x?token=abc": timeout')
+    (found,) = held(owner(ROLLS, said), *MACHINES, *NODES)
+    assert '(Get "https://10.0.0.1:6443/x": timeout)' in found.reason
 
 
 PAUSED = {
@@ -183,6 +194,10 @@ PAUSED = {
 }
 GONE, JOINS = machine("cp-a", 900), machine("cp-c", 5, "v1.34.3")
 JOINS["status"] = {}
+ENDS = owner()
+ENDS["metadata"] |= {"deletionTimestamp": ago(hours=3), "finalizers": ["x"]}
+JOINED, MADE = machine("cp-c", 4, "v1.34.3"), machine("cp-c", 0, "v1.34.3")
+JOINED["status"] |= {"phase": "Running", "lastUpdated": ago(hours=0.1)}
 GONE["metadata"] |= {"deletionTimestamp": ago(hours=1), "finalizers": ["x"]}
 
 
@@ -197,6 +212,9 @@ GONE["metadata"] |= {"deletionTimestamp": ago(hours=1), "finalizers": ["x"]}
         ),
         pytest.param([owner(), GONE, SECOND, NEW], id="a Machine is being deleted"),
         pytest.param([owner(), OLD, SECOND, JOINS], id="a Machine has no Node"),
+        pytest.param([owner(), OLD, SECOND, JOINED], id="a slow server has just joined"),
+        pytest.param([owner(), OLD, SECOND, MADE], id="a Machine has just been made"),
+        pytest.param([ENDS, *MACHINES], id="its Cluster is being deleted"),
         pytest.param([owner(), PAUSED, *MACHINES], id="the Cluster is paused"),
         pytest.param([owner()], id="no Machine"),
     ],
@@ -212,3 +230,10 @@ def test_a_condition_of_etcd_says_why_a_control_plane_scales() -> None:
     scaling = Object(owner(SCALES))
     (alone,) = complaints.lasting(scaling, Snapshot([scaling], ["*"], time=ago()))
     assert alone.about == "Ready is False (ScalingDown)"
+
+
+@pytest.mark.parametrize("more", [{"message": ""}, {"reason": "DrainInProgress"}])
+def test_a_condition_that_says_no_cause_hides_no_other(more: dict[str, str]) -> None:
+    scaling = Object(owner(SCALES, etcd(**more)))
+    (found,) = complaints.lasting(scaling, Snapshot([scaling], ["*"], time=ago()))
+    assert found.about == "Ready is False (ScalingDown)"

@@ -324,8 +324,9 @@ def _wrong(obj: Object, conditions: Field, part: str) -> Iterator[Complaint]:
     finished = obj.at("status", "phase").text == "Succeeded"
     found = islice(conditions.items(), _MOST_CONDITIONS)
     wrong = [each for each in found if condition_words.is_wrong(each, obj, of_part=bool(part))]
-    causes = [each for each in wrong if each["reason"].text not in _SCALING]
-    for condition in sorted(causes or wrong, key=lambda each: each["reason"].text != FAILED):
+    if any(each["reason"].text not in _SCALING and _says_why(each, obj) for each in wrong):
+        wrong = [each for each in wrong if each["reason"].text not in _SCALING]
+    for condition in sorted(wrong, key=lambda each: each["reason"].text != FAILED):
         kind, status = condition["type"].text or "", condition["status"].text
         follows = kind in _FOLLOWING.get(obj.kind, ()) or (
             obj.kind == POD.kind and kind != "PodScheduled"
@@ -345,6 +346,12 @@ def _wrong(obj: Object, conditions: Field, part: str) -> Iterator[Complaint]:
             if "fail" in kind.lower():
                 words = _with_cause(words, obj["status"])
             yield Complaint.of(obj, kept, words, _changed(condition))._replace(of_pods=of_pods)
+
+
+def _says_why(condition: Field, obj: Object) -> bool:
+    kind, reason = condition["type"].text or "", condition["reason"].text or ""
+    message = condition["message"].text
+    return bool(message) and not condition_words.is_usual(kind, reason, message or "", obj)
 
 
 def _ready(obj: Object) -> str:

@@ -21,6 +21,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, shell, typed
+from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import (
@@ -77,9 +78,12 @@ class AwaitedDetach(NamedTuple):
     """Empty: it has not waited for long."""
 
 
-def of_node(node: Object, cluster: Cluster) -> AwaitedDetach | None:
+def of_node(node: Object, cluster: Cluster, *, is_empty: bool) -> AwaitedDetach | None:
     """Return what Karpenter waits for since it drained a node; None: it drains it, or that is not
     known.
+
+    ``is_empty``: no pod is there that it drains. Once it has drained a node, the NodeClaim goes on
+    saying so, also where it drains pods that came later (controller.go#awaitDrain).
     """
     claim = entry(cluster, _claims, node.name)
     if claim is None or not claim.is_true("Drained"):
@@ -104,7 +108,10 @@ def of_node(node: Object, cluster: Cluster) -> AwaitedDetach | None:
     if held:
         return _held(node, held, state, cluster)
     if not unlisted(cluster, VOLUME_ATTACHMENT):
-        return None  # it goes on at this moment, or pods are there again
+        if not is_empty:
+            return None
+        freed = "Karpenter has drained it, and no VolumeAttachment keeps it any more"
+        return AwaitedDetach(f"{freed} ({state})")  # it goes on at this moment
     see = shell("kubectl", "get", "volumeattachments.storage.k8s.io", "-o", "wide")
     return AwaitedDetach(
         f"Karpenter has drained it, and waits until no VolumeAttachment is bound to it ({state})",
@@ -195,14 +202,18 @@ def _described(attachment: Object, cluster: Cluster) -> str:
     of += f", {phase}" if phase in _UNUSED else ""
     deleted = attachment.metadata["deletionTimestamp"].text
     since = f", in deletion{clock.lasting(deleted, cluster)}" if deleted else ""
-    error = cut(attachment.at("status", "detachError", "message").words, 160)
+    error = attachment.at("status", "detachError", "message").text or ""
+    error = cut(status_errors.plain(error), 160)
     return f"{attachment.name} (volume {_volume(attachment)}{of}{since}{error and f': {error}'})"
 
 
 def _former(attachment: Object, node: Object, cluster: Cluster) -> tuple[str, str] | None:
     """Return the ids of the instance to which a volume was attached, and of that of the node, if
-    these are two and nothing may use the volume; None: that is not certain.
+    these are two and nothing may use the volume; None: that is not certain, or it is being
+    deleted.
     """
+    if attachment.deleted:
+        return None
     driver = attachment.at("spec", "attacher").text or ""
     then, now = attachment.annotations.get(_NODE_ID), _node_id(node, driver, cluster)
     made, born = clock.instant(attachment.created), clock.instant(node.created)
@@ -242,7 +253,19 @@ def _of_former(left: Sequence[Object], node: Object, cluster: Cluster) -> str:
 
 
 def _delete(left: Sequence[Object], cluster: Cluster) -> str:
-    """Return how attachments of a former instance end, once their volumes are attached nowhere."""
+    """Return how attachments of a former instance end, once their volumes are attached nowhere.
+
+    external-attacher detaches nothing without the PersistentVolume, which names the volume
+    (csi_handler.go#csiDetach), so that the deletion of such an attachment does not end.
+    """
+    if gone := [each for each in left if _phase(each, cluster) == _GONE]:
+        lost = names(dict.fromkeys(map(_volume, gone)), 160)
+        words = (
+            f"as a decision, once the storage shows the volume of {lost} attached to no machine, "
+            f"delete VolumeAttachment {names([each.name for each in gone], 200)} and take its "
+            "finalizer off, as external-attacher detaches nothing without the PersistentVolume"
+        )
+        return typed(words, about("describe", gone[0], VOLUME_ATTACHMENT))
     some = left[:MOST_NAMES]
     handles = []
     for each in some:

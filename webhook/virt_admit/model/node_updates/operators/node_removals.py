@@ -246,7 +246,8 @@ def _karpenter(node: Object, removal: Removal, cluster: Cluster) -> Removal:
         if not any(tolerates(pod.at("spec", "tolerations").value, each) for each in taints)
         and (is_silent or not _migrates(_vmi(pod, cluster), cluster))
     ]
-    awaited = None if held else awaited_detaches.of_node(node, cluster)
+    is_empty = not _leaving(node, cluster) and not unlisted(cluster, POD)
+    awaited = None if held else awaited_detaches.of_node(node, cluster, is_empty=is_empty)
     if awaited is not None:
         ends, until = _end_of_wait(node, cluster) if awaited.remedy else (None, "")
         return removal._replace(waits=f"{awaited.waits}{until}.", remedy=awaited.remedy, ends=ends)

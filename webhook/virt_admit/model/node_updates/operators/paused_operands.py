@@ -12,16 +12,17 @@ NVIDIA/k8s-driver-manager:cmd/driver-manager/main.go#maybeSetPaused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, logs_of, pods_on, shell, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates.operators import device_operators
 
@@ -111,13 +112,8 @@ def of_label(node: Object, key: str, cluster: Cluster) -> PausedOperand | None:
     change = _CHANGES.get(value)
     if change is None:
         return PausedOperand(key, value, "", _after_upgrade(node, cluster))
-    pods = [
-        pod
-        for pod in cluster.known(POD)
-        if pod.labels.get("app") == change.app
-        and pod.at("spec", "nodeName").text == node.name
-        and not (pod.ended or pod.deleted)
-    ]
+    here = entry(cluster, _writers, node.name) or ()
+    pods = [pod for pod in here if pod.labels.get("app") == change.app]
     by = f"which {change.by} sets while it {change.does}"
     left = _left(node, change, value, pods, cluster)
     if left:
@@ -126,6 +122,17 @@ def of_label(node: Object, key: str, cluster: Cluster) -> PausedOperand | None:
     see = logs_of(pods[0]) if pods else pods_on(node.name)
     wait = f"wait until it is done; whether it goes on, its log on {node.name} says"
     return PausedOperand(key, value, by, typed(wait, see))
+
+
+def _writers(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return by node the pods that change profiles."""
+    apps = {change.app for change in _CHANGES.values()}
+    every = (
+        pod
+        for pod in cluster.known(POD)
+        if pod.labels.get("app") in apps and not (pod.ended or pod.deleted)
+    )
+    return grouped(every, lambda pod: pod.at("spec", "nodeName").text or "")
 
 
 def _left(

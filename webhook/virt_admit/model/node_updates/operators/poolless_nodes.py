@@ -28,6 +28,9 @@ READS: Final[Reads] = {
 }
 _TARGET: Final = ("spec", "configuration", "name")
 _SELECTOR: Final = ("spec", "nodeSelector")
+_ROLE: Final = "node-role.kubernetes.io"
+_SYSTEMS: Final = ("kubernetes.io", "k8s.io", "openshift.io")
+"""Ends of the domains of labels that software reads or writes."""
 
 
 class PoollessNode(NamedTuple):
@@ -100,8 +103,16 @@ def _of_several(node: Object, own: Mapping[Object, Selector]) -> PoollessNode:
         f"{f': it stays at {stays}{newer}' if stays else ''}"
     )
     labels = {pool.name: _label(pool, own) for pool in custom}
+    kept = [label for label in labels.values() if label and not _is_of_pools(label)]
     masters = any(machine_pools.is_of_masters(pool) for pool in own)
     both = "if it needs the configuration of several, make one pool of their MachineConfigs"
+    if kept:
+        way = (
+            f"Let only one of these pools select {node.name}: change the nodeSelector of another, "
+            f"and keep label {names(kept)} of the node, which has other uses"
+        )
+        listed = about("label", node, NODE, "--list")
+        return PoollessNode(node, reason, typed(way, listed, both), pools)
     if former is None or masters or not all(labels.values()):
         which = "of these pools" if masters else "all of these pools but one"
         way = f"Remove from {node.name} the labels by which {which} select it"
@@ -131,6 +142,13 @@ def _label(pool: Object, own: Mapping[Object, Selector]) -> str:
     used = {each.key for selector in others for each in selector.requirements}
     demanded = (each for each in own[pool].requirements if each.operator in (IN, EXISTS))
     return min((each.key for each in demanded if each.key not in used), default="")
+
+
+def _is_of_pools(label: str) -> bool:
+    """Return whether a label of a node only says of which role it is, so that it may be removed:
+    volumes and storage depend on others, such as its zone."""
+    domain = label.rpartition("/")[0]
+    return domain == _ROLE or not domain.endswith(_SYSTEMS)
 
 
 def _selected(pools: Iterable[tuple[Object, Selector]]) -> str:

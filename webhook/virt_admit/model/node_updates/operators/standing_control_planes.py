@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, kubectl, typed
-from virt_admit.model.evidence import condition_words
+from virt_admit.model.evidence import condition_words, status_errors
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, unlisted
 from virt_admit.model.kubernetes.kinds import (
@@ -59,12 +59,16 @@ READS: Final[Reads] = union(
         CAPI_MACHINE: (
             *("metadata.creationTimestamp", "metadata.ownerReferences", "metadata.annotations"),
             *("spec.version", "status.conditions", "status.v1beta2.conditions"),
+            "status.lastUpdated",
         ),
         POD: (*("spec.nodeName", "status.phase"), *(f"metadata.labels.{label}" for label in _APP)),
         DEPLOYMENT: ("spec.template.spec.containers.image",),
     },
 )
 _PATIENCE: Final = timedelta(hours=1)
+_JOINS: Final = timedelta(minutes=15)
+"""The member of etcd on a new node is healthy by then. A server of bare metal may have taken more
+than an hour to become that node."""
 _ROLLS: Final = {"RollingOut": "True", "MachinesUpToDate": "False", "MachinesSpecUpToDate": "False"}
 """The conditions that tell of a roll-out, with their status while it lasts."""
 _SUMMARIES: Final = ("Ready", "Available", "MachinesReady")
@@ -102,7 +106,7 @@ def of(owner: Object, cluster: Cluster) -> StandingControlPlane | None:
         Unseen: not all Machines are known, and one of them may be under deletion.
     """
     rolling, failing = _rolling(owner), _failing(owner, cluster)
-    if rolling is None or failing is None or not _is_long(rolling, cluster):
+    if owner.deleted or rolling is None or failing is None or not _is_long(rolling, cluster):
         return None
     machines = [
         each
@@ -111,6 +115,8 @@ def of(owner: Object, cluster: Cluster) -> StandingControlPlane | None:
     ]
     if not machines or any(each.deleted or not node_name(each) for each in machines):
         return None  # it goes on, or it waits for that Machine
+    if any(_is_new(each, cluster) for each in machines):
+        return None
     if paused_clusters.of_member(owner, cluster) or _is_told(owner, cluster):
         return None
     old = [each for each in machines if _is_old(each, owner)]
@@ -123,7 +129,7 @@ def of(owner: Object, cluster: Cluster) -> StandingControlPlane | None:
     own = names([each.name for each in old], 160)
     some = f"{count(len(machines), 'Machine')}"
     outdated = f". Of {some}, {own} {'is' if len(old) == 1 else 'are'} outdated" if old else ""
-    said = cut(" ".join((failing["message"].text or "").split()), 320)
+    said = cut(status_errors.plain(failing["message"].text or ""), 320)
     fault = _left_etcd(owner, machines, old, said, cluster) or _other(owner, machines, kind, said)
     begin = f"{owner.kind} {owner.full_name} does not end its roll-out{to}, which lasts{lasts}"
     return StandingControlPlane(
@@ -151,6 +157,13 @@ def held(cluster: Cluster) -> tuple[StandingControlPlane, ...]:
 
 def _age(machine: Object) -> tuple[str, str]:
     return machine.created, machine.name
+
+
+def _is_new(machine: Object, cluster: Cluster) -> bool:
+    """Return whether a Machine was made or got its node so short ago that the roll-out goes on."""
+    made = clock.since(machine.created, cluster)
+    changed = clock.since(machine.at("status", "lastUpdated").text, cluster)
+    return (made is not None and made < _PATIENCE) or (changed is not None and changed < _JOINS)
 
 
 def _is_told(owner: Object, cluster: Cluster) -> bool:
@@ -215,7 +228,9 @@ def _other(owner: Object, machines: Sequence[Object], kind: str, said: str) -> _
     see = about("describe", named[0], CAPI_MACHINE) if named else about("describe", owner, own)
     words = f"repair what {kind} says{f' of {which}' if which else ''}"
     brief = f"It names {which}" if which else ""
-    return _Fault("", brief, typed(f"{words}, and the roll-out goes on by itself", see))
+    certain = kind.startswith(_AWAITED)
+    then = "and the roll-out goes on by itself" if certain else "as the roll-out may wait for that"
+    return _Fault("", brief, typed(f"{words}, {then}", see))
 
 
 # --- the Talos provider ---------------------------------------------------------------------------
@@ -235,6 +250,8 @@ def _left_etcd(
     """
     found = _COUNTED.search(said)
     if owner.kind != TALOS_CONTROL_PLANE.kind or found is None or not old:
+        return None
+    if len(machines) == 1:  # which it never takes out of etcd
         return None
     if int(found[1]) != len(machines) or int(found[2]) != len(machines) - 1:
         return None

@@ -9,7 +9,8 @@ NVIDIA/gpu-operator#2845.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
@@ -26,9 +27,22 @@ from virt_admit.model.node_updates.operators import paused_operands
 from virt_admit.model.node_updates.operators.paused_operands import PausedOperand
 
 READS: Final[Reads] = union(unreported_devices.READS, driver_daemons.READS, paused_operands.READS)
-_PROFILE: Final = "nvidia.com/vgpu.config"
-"""The label of a node with the vGPU profile that it has: only nodes with the same one have the
-same devices."""
+_ALIKE: Final = (
+    *("kubernetes.io/os", "nvidia.com/gpu.present", "nvidia.com/gpu.workload.config"),
+    "nvidia.com/vgpu.config",
+)
+"""Labels of a node with what its devices are used for: only nodes with the same ones have the same
+devices. A kubelet counts 0 of those that it had before."""
+_MIG: Final = ("nvidia.com/mig-", "nvidia.com/mig.config")
+"""How devices of a MIG profile begin, and the label with the profiles of a node."""
+_FOUND: Final = re.compile(
+    r"nvidia\.com/gpu\.deploy\.|(?:[\w.-]+\.)?feature\.node\.kubernetes\.io/"
+)
+"""Labels that the GPU operator and Node Feature Discovery set again by themselves: a node without
+one has no such device, or its software is switched off for the node
+(NVIDIA/gpu-operator:controllers/state_manager.go#updateGPUStateLabels)."""
+_NO: Final = "false"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class KeptOffPlugin(NamedTuple):
@@ -74,12 +88,12 @@ def of_device(node: str, device: str, cluster: Cluster) -> KeptOffPlugin | None:
         return None
     if unreported_devices.is_offered_by_kubevirt(device, cluster):
         return None
-    offering = [
+    alike = (*_ALIKE, _MIG[1]) if device.startswith(_MIG[0]) else _ALIKE
+    offering = (
         name
-        for name, other in sorted(state.nodes.items())
-        if (other.allocatable or {}).get(device)
-        and other.labels.get(_PROFILE) == here.labels.get(_PROFILE)
-    ]
+        for name in cluster.cached(_offering).get(device, ())
+        if all(state.nodes[name].labels.get(key) == here.labels.get(key) for key in alike)
+    )
     daemon = next(_daemons(offering, device, cluster), None)
     if daemon is None or any(
         node_pods.daemon(pod) == daemon.name and pod.namespace == daemon.namespace
@@ -90,12 +104,36 @@ def of_device(node: str, device: str, cluster: Cluster) -> KeptOffPlugin | None:
     paused = _paused(daemon, here, cluster)
     if absent is None or (paused is None and not (absent.lasts and device in own)):
         return None
+    if paused is None and _is_meant(daemon, here):
+        return None
     if paused is None and next(unreported_devices.plugins(node, device, cluster), None):
         return None  # another DaemonSet serves it
     return KeptOffPlugin(node, device, absent, paused)
 
 
-def _daemons(nodes: Sequence[str], device: str, cluster: Cluster) -> Iterator[Object]:
+def _offering(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """Return the nodes that offer each device, by name."""
+    found: dict[str, list[str]] = {}
+    for name, node in sorted(candidates.scheduler(cluster).state.nodes.items()):
+        for device, number in (node.allocatable or {}).items():
+            if number and "/" in device:
+                found.setdefault(device, []).append(name)
+    return found
+
+
+def _is_meant(daemon: Object, node: Object) -> bool:
+    """Return whether the labels of a node say that it is to have no pod of a DaemonSet."""
+    own = daemon.at("spec", "template", "spec")
+    selects = own["nodeSelector"].texts
+    terms = own.at("affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms").items()
+    expressions = (each for term in terms for each in term["matchExpressions"].items())
+    demanded = (*selects, *(each["key"].text or "" for each in expressions))
+    return any(node.labels.get(key) == _NO and value != _NO for key, value in selects.items()) or (
+        any(_FOUND.match(key) and key not in node.labels for key in demanded)
+    )
+
+
+def _daemons(nodes: Iterable[str], device: str, cluster: Cluster) -> Iterator[Object]:
     """Yield the DaemonSets whose pods probably offer a device on these nodes."""
     for node in nodes:
         pod = next(unreported_devices.plugins(node, device, cluster), None)
@@ -128,13 +166,9 @@ def of_node(node: Object, cluster: Cluster) -> KeptOffPlugin | None:
     """
     nodes = candidates.scheduler(cluster).state.nodes
     own = nodes[node.name].allocatable or {} if node.name in nodes else {}
-    if not paused_operands.any_of(node) and all(own.values()):
-        return None
-    offered = {
-        device
-        for each in nodes.values()
-        for device, number in (each.allocatable or {}).items()
-        if number and "/" in device and not own.get(device)
-    }
-    found = (of_device(node.name, device, cluster) for device in sorted(offered))
+    may_lack = {device for device, number in own.items() if not number}
+    offered = cluster.cached(_offering)
+    devices = offered.keys() if paused_operands.any_of(node) else offered.keys() & may_lack
+    lacked = sorted(device for device in devices if not own.get(device))
+    found = (of_device(node.name, device, cluster) for device in lacked)
     return next((each for each in found if each is not None), None)

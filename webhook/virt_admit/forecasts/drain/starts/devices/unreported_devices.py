@@ -11,7 +11,7 @@ issue 16602; harvester/pcidevices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -20,7 +20,7 @@ from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import kubectl, logs_of, pods_on, typed
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -32,13 +32,14 @@ from virt_admit.model.node_updates.operators.paused_operands import PausedOperan
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import amount
 
+_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
 READS: Final[Reads] = union(
     candidates.READS,
     virt_handlers.READS,
     paused_operands.READS,
     {
         KUBEVIRT: (),
-        NAD: ("metadata.annotations.k8s.v1.cni.cncf.io/resourceName",),
+        NAD: (f"metadata.annotations.{_RESOURCE}",),
         NODE: ("metadata.labels", "status.capacity"),
         POD: (
             "metadata.creationTimestamp",
@@ -262,18 +263,23 @@ def is_offered_by_kubevirt(device: str, cluster: Cluster) -> bool:
     )
 
 
+def _of_networks(cluster: Cluster) -> frozenset[str]:
+    """Return the devices of the networks of pods."""
+    found = (nad.annotation(_RESOURCE).text for nad in cluster.known(NAD))
+    return frozenset(filter(None, found))
+
+
+def _plugins(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return by node the pods that are device plugins by their names."""
+    every = (pod for pod in cluster.known(POD) if any(word in pod.name for word in _PLUGINS))
+    return grouped(every, lambda pod: pod.at("spec", "nodeName").text or "")
+
+
 def plugins(node: str, device: str, cluster: Cluster) -> Iterator[Object]:
     """Yield the device plugins on a node that may offer a device, the most likely first."""
     vendor = device.partition(".")[0].lower()
-    of_network = any(
-        nad.annotation("k8s.v1.cni.cncf.io/resourceName").text == device
-        for nad in cluster.known(NAD)
-    )
-    here = [
-        pod
-        for pod in cluster.known(POD)
-        if pod.at("spec", "nodeName").text == node and any(word in pod.name for word in _PLUGINS)
-    ]
+    of_network = device in cluster.cached(_of_networks)
+    here = entry(cluster, _plugins, node) or ()
     likely = ("sriov", vendor) if of_network else (HARVESTER, vendor)
     foreign = () if of_network else ("sriov",)
     for word in (*likely, "device-plugin"):
