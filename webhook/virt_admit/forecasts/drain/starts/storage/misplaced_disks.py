@@ -29,8 +29,6 @@ _SELECTOR: Final = "node selector "
 _AFFINITY: Final = "node affinity"
 _DEMANDS: Final = (_SELECTOR, _AFFINITY)
 """How refusals begin that last until the VM or the node is changed. A taint may pass."""
-_RESERVED: Final = ("kubernetes.io", "k8s.io", "kubevirt.io")
-"""Domains of labels that say what a node is: no administrator writes them to admit a VM."""
 
 
 class MisplacedDisk(NamedTuple):
@@ -132,10 +130,12 @@ def _lacking(
 
 
 def _label(demand: str, given: Mapping[str, object]) -> str | None:
-    """Return a label, ``key=value``, that an administrator may add; None: it has another meaning,
-    or another value.
+    """Return a label, ``key=value``, that an administrator may add; None: the node has another
+    value, or the key has a domain.
+
+    A controller may write such a label: ``network.harvesterhci.io/vlan10`` is on nodes that have
+    the network, and in the affinity of VMs that use it (harvester/harvester:
+    pkg/webhook/resources/virtualmachine/mutator.go#getNodeSelectorRequirementFromNetwork).
     """
     key = demand.partition("=")[0]
-    domain = key.rpartition("/")[0]
-    reserved = any(domain == each or domain.endswith(f".{each}") for each in _RESERVED)
-    return None if reserved or key in given else demand
+    return None if "/" in key or key in given else demand
