@@ -73,9 +73,10 @@ def check(plan: Object, context: Context) -> Findings:
     given = [each for each in conditions if each["status"].text == "True"]
     if plan.at("spec", "archived").boolean or any(each["type"].text in _OVER for each in given):
         return
+    unpulled = any(each["type"].text == _NOT_PULLED for each in given)
     for each in given:
-        if each["type"].text == _TRIAL:
-            yield from _of_trial(plan, each, context)
+        if each["type"].text == _TRIAL:  # it goes on while the image cannot be pulled
+            yield from _of_trial(plan, each, context) if not unpulled else ()
         elif each["category"].text in _BLOCKS:
             since = clock.lasting(each["lastTransitionTime"].text, context.cluster)
             path, kind = each["type"].path, each["type"].text
