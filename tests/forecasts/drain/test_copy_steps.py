@@ -204,6 +204,13 @@ def test_a_step_that_stays_names_what_it_waits_for(phase, items, says):
     assert says in found(*items, disk=copy(phase)).reason
 
 
+def test_the_login_in_an_address_of_the_storage_is_not_quoted():
+    error = {"message": "GET https://admin:s3cret@san.example.com/api?sid=9: timeout"}
+    said = found(*of(error=error)).reason
+    assert "https://san.example.com/api" in said
+    assert "s3cret" not in said
+
+
 def test_why_the_temporary_claim_gets_no_volume():
     failed = event("ProvisioningFailed", "rpc error: pool is full")
     failed["involvedObject"]["name"] = "tmp-pvc-u1"

@@ -19,7 +19,7 @@ from typing import Final
 
 from virt_admit.model import vddk_validators
 from virt_admit.model.commands import about, kubectl
-from virt_admit.model.evidence import demanding_quotas
+from virt_admit.model.evidence import demanding_quotas, status_errors
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.kinds import FORKLIFT_PLAN, JOB, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.reads import union
@@ -108,7 +108,7 @@ def _of_trial(plan: Object, condition: Field, context: Context) -> Findings:
     elif job is not None:
         command = about("describe", job, JOB)
         why = next((said for _, said in events.warnings(job, None, cluster)), "")
-        told = f": {cut_middle(why, 90).rstrip('.')}" if why else ""
+        told = f": {cut_middle(status_errors.plain(why), 90).rstrip('.')}" if why else ""
         is_over = job.is_true("Complete") or job.is_true("Failed")
         what, way = (
             ("has ended", "See the log of forklift-controller")

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.starts import unfinished_resizes, waiting_disks
 from virt_admit.forecasts.drain.starts.storage import absent_workers
 from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -299,7 +300,7 @@ def _of_snapshot(copied: _Copy, begin: str, cluster: Cluster) -> Problem | None:
         return waiting_disks.stuck(why, "create it", see)
     if found is None:
         return _unmade(copied, called, begin, cluster) if late else None
-    error = found.at("status", "error", "message").words
+    error = status_errors.plain(found.at("status", "error", "message").text or "")
     described = about("describe", found, VOLUME_SNAPSHOT)
     if found.at("status", "readyToUse").boolean is True or not (error or late):
         return None
