@@ -262,6 +262,18 @@ def test_an_answer_names_its_policy(said, words):
     assert (policy.order if policy else None) == words
 
 
+@pytest.mark.parametrize(("action", "named"), [("dryrun", True), ("deny", False)])
+def test_constraints_of_one_name_are_told_apart_by_what_they_do(action, named):
+    spec = {"crd": {"spec": {"names": {"kind": "AllowedRepos"}}}, "targets": []}
+    repos = manifest("templates.gatekeeper.sh/v1", "ConstraintTemplate", "repos", spec=spec)
+    action = {"enforcementAction": action}
+    other = manifest("constraints.gatekeeper.sh/v1beta1", "AllowedRepos", "strict", spec=action)
+    cluster = Snapshot([repos, other, template(), constraint()], ["*"], time=NOW)
+    said = 'admission webhook "validation.gatekeeper.sh" denied the request: [strict] no'
+    policy = admission_policies.named(said, "shop", cluster)
+    assert (policy.name if policy else None) == ("K8sBudgets strict" if named else None)
+
+
 def test_a_message_is_told_with_its_policy():
     said = 'admission webhook "validation.gatekeeper.sh" denied the request: [strict] no'
     cluster = Snapshot([template(), constraint()], ["*"], time=NOW)

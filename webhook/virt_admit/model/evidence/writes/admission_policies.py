@@ -176,13 +176,14 @@ def named(said: str, namespace: str, cluster: Cluster) -> AdmissionPolicy | None
     """
     where, words = namespace or "its namespace", " ".join(said.split())
     if found := _BY_GATEKEEPER.search(words):
-        constraints = (
+        constraints = [
             pair
             for template in cluster.known(_TEMPLATE)
             for pair in _of_template(template, cluster)
-            if pair[0].name == found[1]
-        )
-        return next((_constraint(*pair, where) for pair in constraints), None)
+            if pair[0].name == found[1] and _denies(pair[0])
+        ]
+        # those of other templates may have the same name, of which the answer does not say more
+        return _constraint(*constraints[0], where) if len(constraints) == 1 else None
     if found := _BY_KYVERNO.search(words):
         policies = (*cluster.known(_CLUSTER_POLICY), *cluster.known(_POLICY))
         same = (each for each in policies if each.full_name == found[1])
