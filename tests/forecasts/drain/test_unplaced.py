@@ -346,10 +346,18 @@ def networked(items):
     find(items, "Node", "w2")["metadata"]["labels"][key] = "true"
 
 
-@pytest.mark.parametrize("change", [other, networked])
-def test_a_label_with_another_value_or_of_a_controller_is_not_set(change):
+@pytest.mark.parametrize(
+    ("change", "hint"),
+    [
+        (other, False),
+        (networked, True),
+    ],
+)
+def test_a_label_with_another_value_or_of_a_controller_is_not_set(change, hint):
     found = misplaced("WaitForFirstConsumer", disk=[AT_ONCE], change=change)
 
+    why = "or see why what writes label network.harvesterhci.io/vlan10=true of nodes leaves w1 out"
+    assert found.remedy.endswith(why) is hint
     assert "a pod of CDI chose that place" in found.reason
     assert "kubectl label" not in found.remedy
 
