@@ -84,6 +84,17 @@ def test_nothing_is_said_where_limit_ranges_could_not_be_read():
     assert found(job(), quota(), complete=["resourcequotas"]) is None
 
 
+@pytest.mark.parametrize(
+    ("said", "demanded"),
+    [(REFUSED.format(1), True), ('pods "check-1" is forbidden: no service account', False)],
+)
+def test_a_job_that_says_something_else_does_not_lack_what_the_quota_demands(said, demanded):
+    about = {"kind": "Job", "name": "check", "namespace": "shop"}
+    event = {"involvedObject": about, "type": "Warning", "reason": "FailedCreate", "message": said}
+    refused = found(job(), quota(), manifest("v1", "Event", "e", "shop", **event))
+    assert (refused is not None) is demanded
+
+
 def refusals(*minutes):
     about = {"kind": "Job", "name": "check", "namespace": "shop"}
     for minute in minutes:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import events
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import JOB, LIMIT_RANGE, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -45,7 +46,8 @@ _COUNTS: Final = ("active", "succeeded", "failed")
 _CONTROLLER: Final = "kubernetes.io/job-controller"
 """What makes the pods of a Job here. Kueue lets another cluster do so
 (kubernetes/kubernetes:pkg/apis/batch/types.go#JobSpec.ManagedBy)."""
-SAID: Final = re.compile(r"failed quota: ([\w.-]{1,253}): must specify ([\w./,;: -]{1,400})")
+_DEMANDS: Final = ": must specify "
+SAID: Final = re.compile(rf"failed quota: ([\w.-]{{1,253}}){_DEMANDS}([\w./,;: -]{{1,400}})")
 _REFUSES: Final = re.compile(
     rf"{SAID.pattern}|ResourceQuota ([\w.-]{{1,253}}) of \S+ demands ([^,]+)"
 )
@@ -94,8 +96,9 @@ def of_job(job: Object, cluster: Cluster) -> DemandingQuota | None:
     elsewhere = spec["managedBy"].text not in (None, _CONTROLLER)
     if ended or idle or elsewhere or any(status[each].integer for each in _COUNTS):
         return None
-    if unlisted(cluster, LIMIT_RANGE):
-        return None
+    said = events.last_warning(job, "FailedCreate", None, cluster)
+    if unlisted(cluster, LIMIT_RANGE) or (said and _DEMANDS not in said):
+        return None  # a webhook may set what the quota demands, and the pod lacks something else
     template = spec.at("template", "spec")
     defaults = _defaults(cluster.known(LIMIT_RANGE, job.namespace))
     found = (
