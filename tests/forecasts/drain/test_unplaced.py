@@ -346,13 +346,7 @@ def networked(items):
     find(items, "Node", "w2")["metadata"]["labels"][key] = "true"
 
 
-@pytest.mark.parametrize(
-    ("change", "hint"),
-    [
-        (other, False),
-        (networked, True),
-    ],
-)
+@pytest.mark.parametrize(("change", "hint"), [(other, False), (networked, True)])
 def test_a_label_with_another_value_or_of_a_controller_is_not_set(change, hint):
     found = misplaced("WaitForFirstConsumer", disk=[AT_ONCE], change=change)
 

@@ -141,8 +141,8 @@ def _lacking(
 
 
 def _label(demand: str, given: Mapping[str, object]) -> str | None:
-    """Return a label, ``key=value``, that the node may get; None: it has another meaning, or another
-    value.
+    """Return a label, ``key=value``, that the node may get; None: not this one, or the node has
+    another value.
     """
     key = demand.partition("=")[0]
     domain = key.rpartition("/")[0]
