@@ -88,6 +88,8 @@ def test_a_disk_of_a_template_gets_another_name_there():
 
 
 YOUNG = {"minutes": 3}
+POPULATING = {"apiVersion": CDI, "kind": "CDI", "metadata": {"name": "cdi"}}
+POPULATING |= {"status": {"observedVersion": "v1.60.3"}}
 
 
 @pytest.mark.parametrize(
@@ -101,10 +103,12 @@ YOUNG = {"minutes": 3}
         ([snapshot()], {"disk": copy(of={"name": "base", "namespace": "images"})}),
         ([snapshot(), target(), CLASS, snapshot("tmp-snapshot-u1", **YOUNG)], {}),
         ([snapshot(), claim(phase="Bound")], {}),
+        ([snapshot(), POPULATING], {}),
     ],
     ids=[
         *("annotated", "owned", "being deleted", "young", "another step"),
         *("of another namespace", "of a populator", "the claim exists"),
+        "a release with other names",
     ],
 )
 def test_a_snapshot_that_does_not_stop_a_copy(items, fields):
@@ -200,6 +204,13 @@ def test_a_step_that_stays_names_what_it_waits_for(phase, items, says):
     assert says in found(*items, disk=copy(phase)).reason
 
 
+def test_the_login_in_an_address_of_the_storage_is_not_quoted():
+    error = {"message": "GET https://admin:s3cret@san.example.com/api?sid=9: timeout"}
+    said = found(*of(error=error)).reason
+    assert "https://san.example.com/api" in said
+    assert "s3cret" not in said
+
+
 def test_why_the_temporary_claim_gets_no_volume():
     failed = event("ProvisioningFailed", "rpc error: pool is full")
     failed["involvedObject"]["name"] = "tmp-pvc-u1"
@@ -217,6 +228,7 @@ def test_why_the_temporary_claim_gets_no_volume():
         ("CSICloneInProgress", [target(), WFFC, temporary()], 40),
         ("CSICloneInProgress", [target(), CLASS, temporary(minutes=2)], 8),
         ("CSICloneInProgress", [target(), CLASS, temporary("Bound")], 40),
+        ("CSICloneInProgress", [target(), CLASS, temporary(minutes=1)], 40),
         ("PrepClaimInProgress", [target(), CLASS, temporary("Bound")], 40),
         ("RebindInProgress", [target(phase="Bound"), CLASS, temporary("Bound")], 40),
         ("CloneInProgress", [target(), CLASS], 40),
@@ -224,3 +236,29 @@ def test_why_the_temporary_claim_gets_no_volume():
 )
 def test_a_step_that_goes_on_is_not_blamed(phase, items, minutes):
     assert found(*items, disk=copy(phase, minutes)) is None
+
+
+def just_started():
+    user = obj("Pod", "v1", "virt-launcher-web-x", 2)
+    user["spec"] = {"volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "root"}}]}
+    return [user]
+
+
+@pytest.mark.parametrize(
+    ("items", "conditions"),
+    [
+        ([obj("VirtualMachineInstance", "kubevirt.io/v1", "web", 2)], []),
+        (just_started(), []),
+        ([], [{"type": "Running", "status": "False", "lastHeartbeatTime": ago(minutes=2)}]),
+    ],
+    ids=["its VM", "a pod of another VM", "it says so"],
+)
+@pytest.mark.parametrize("phase", [TAKING, "CSICloneInProgress", "RebindInProgress"])
+def test_a_disk_of_days_whose_copy_has_just_begun_is_not_blamed(phase, items, conditions):
+    disk = copy(phase, minutes=3 * 24 * 60)
+    disk["metadata"]["ownerReferences"] = [OWNER | {"kind": "VirtualMachine", "name": "web"}]
+    parts = [target(), CLASS, *([bound(), VOLUME] if phase == "RebindInProgress" else [])]
+    assert found(*parts, disk=disk) is not None
+
+    disk["status"]["conditions"] = conditions
+    assert found(*parts, *items, disk=disk) is None

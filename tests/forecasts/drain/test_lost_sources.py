@@ -89,6 +89,13 @@ def test_a_source_that_does_not_exist():
     )
 
 
+def test_the_login_in_an_address_of_the_storage_is_not_quoted():
+    error = {"message": "GET https://admin:s3cret@san.example.com/api: timeout"}
+    found = lost(snapshot("", error=error), said="snapshot snap is not Ready")
+    assert "https://san.example.com/api" in found.reason
+    assert "s3cret" not in found.reason
+
+
 def test_a_snapshot_that_is_not_ready_tells_why():
     found = lost(snapshot("", error={"message": "no room"}), said="snapshot snap is not Ready")
 

@@ -337,9 +337,21 @@ def other(items):
     find(items, "Node", "w1")["metadata"]["labels"]["os"] = "linux"
 
 
-def test_a_label_with_another_value_is_not_changed():
-    found = misplaced("WaitForFirstConsumer", disk=[AT_ONCE], change=other)
+def networked(items):
+    """Let the VM demand what a controller writes to nodes with a network."""
+    key = "network.harvesterhci.io/vlan10"
+    affinity = find(items, "VirtualMachineInstance", "web")["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    term["matchExpressions"] = [{"key": key, "operator": "In", "values": ["true"]}]
+    find(items, "Node", "w2")["metadata"]["labels"][key] = "true"
 
+
+@pytest.mark.parametrize(("change", "hint"), [(other, False), (networked, True)])
+def test_a_label_with_another_value_or_of_a_controller_is_not_set(change, hint):
+    found = misplaced("WaitForFirstConsumer", disk=[AT_ONCE], change=change)
+
+    why = "or see why what writes label network.harvesterhci.io/vlan10=true of nodes leaves w1 out"
+    assert found.remedy.endswith(why) is hint
     assert "a pod of CDI chose that place" in found.reason
     assert "kubectl label" not in found.remedy
 

@@ -80,6 +80,7 @@ def deny_at(point):
         ({"labelSelector": {"matchLabels": {"app": "web"}}}, {}, False),
         ({"kinds": [{"apiGroups": ["apps"], "kinds": ["Deployment"]}]}, {}, False),
         ({"scope": "Cluster"}, {}, False),
+        ({"source": "Generated"}, {}, False),
         ({}, {"enforcementAction": "dryrun"}, False),
         ({}, deny_at("audit.gatekeeper.sh"), False),
         ({}, {"status": {"byPod": [{"enforced": False}]}}, False),
@@ -148,6 +149,7 @@ def resources(**more):
         ({"exclude": resources(namespaces=["kube-*"])}, True),
         ({"exclude": {"resources": {}}}, True),
         ({"action": "Audit"}, False),
+        ({"admission": False}, False),
         ({"match": {"any": [{"resources": {"kinds": ["Pod"]}}]}}, False),
         ({"match": {"any": [{"resources": {"kinds": ["apps/v1/*"]}}]}}, False),
         ({"match": resources(namespaces=["shop"])}, False),
@@ -205,9 +207,37 @@ def test_what_an_admission_policy_covers(given, named):
 def test_what_writes_a_policy_would_revert_a_change():
     given = constraint()
     given.metadata.value["annotations"] = {"meta.helm.sh/release-name": "policies"}
-    assert found(template(), given, GATEKEEPER).order.endswith(
-        " of K8sBudgets strict, in Helm release policies, which writes it"
+    policy = found(template(), given, GATEKEEPER)
+    assert policy.order.endswith(" of K8sBudgets strict, in Helm release policies, which writes it")
+    assert policy.command == "kubectl describe k8sbudgets strict"
+
+
+def test_a_binding_that_kyverno_makes_is_changed_in_its_policy():
+    policy, binding = vap()
+    owner = {"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "name": "zero", "uid": "u"}
+    binding.metadata.value["ownerReferences"] = [owner]
+    made = found(policy, binding)
+    assert made.order == (
+        "leave rook out in ClusterPolicy zero, of which ValidatingAdmissionPolicyBinding all is "
+        "made"
     )
+    assert made.command == "kubectl describe clusterpolicy zero"
+
+
+def test_policies_are_gone_through_once_for_all_writes():
+    reads = []
+
+    class Counted(Snapshot):
+        def known(self, kind, namespace=None):
+            reads.append(kind)
+            return super().known(kind, namespace)
+
+    cluster = Counted([space(), template(), constraint(), GATEKEEPER], ["*"], time=NOW)
+    before = clock.instant("2026-11-26T11:00:00Z")
+    first = admission_policies.denying(PDB, "rook", "", before, cluster)
+    once = len(reads)
+    assert admission_policies.denying(PDB, "rook", "", before, cluster) is first is not None
+    assert len(reads) == once
 
 
 @pytest.mark.parametrize(
@@ -230,6 +260,18 @@ def test_an_answer_names_its_policy(said, words):
     cluster = Snapshot([template(), constraint(), kyverno(), *vap()], ["*"], time=NOW)
     policy = admission_policies.named(said.replace("\\n", "\n"), "shop", cluster)
     assert (policy.order if policy else None) == words
+
+
+@pytest.mark.parametrize(("action", "named"), [("dryrun", True), ("deny", False)])
+def test_constraints_of_one_name_are_told_apart_by_what_they_do(action, named):
+    spec = {"crd": {"spec": {"names": {"kind": "AllowedRepos"}}}, "targets": []}
+    repos = manifest("templates.gatekeeper.sh/v1", "ConstraintTemplate", "repos", spec=spec)
+    action = {"enforcementAction": action}
+    other = manifest("constraints.gatekeeper.sh/v1beta1", "AllowedRepos", "strict", spec=action)
+    cluster = Snapshot([repos, other, template(), constraint()], ["*"], time=NOW)
+    said = 'admission webhook "validation.gatekeeper.sh" denied the request: [strict] no'
+    policy = admission_policies.named(said, "shop", cluster)
+    assert (policy.name if policy else None) == ("K8sBudgets strict" if named else None)
 
 
 def test_a_message_is_told_with_its_policy():

@@ -63,6 +63,7 @@ def test_a_quota_demands_what_no_container_sets():
         ([job(status={"conditions": [{"type": "Failed", "status": "True"}]}), quota()], None, None),
         ([job(suspend=True), quota()], None, None),
         ([job(parallelism=0), quota()], None, None),
+        ([job(managedBy="kueue.x-k8s.io/multikueue"), quota()], None, None),
         ([job(pod={"resources": BOTH}), quota()], None, None),
         ([job(), quota(scopes=["NotBestEffort"])], None, None),
         ([job(BOTH), quota(scopes=["NotBestEffort"])], tuple(sorted(HARD)), ("first",)),
@@ -81,6 +82,17 @@ def test_which_pods_a_quota_refuses(given, missing, containers):
 
 def test_nothing_is_said_where_limit_ranges_could_not_be_read():
     assert found(job(), quota(), complete=["resourcequotas"]) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "demanded"),
+    [(REFUSED.format(1), True), ('pods "check-1" is forbidden: no service account', False)],
+)
+def test_a_job_that_says_something_else_does_not_lack_what_the_quota_demands(said, demanded):
+    about = {"kind": "Job", "name": "check", "namespace": "shop"}
+    event = {"involvedObject": about, "type": "Warning", "reason": "FailedCreate", "message": said}
+    refused = found(job(), quota(), manifest("v1", "Event", "e", "shop", **event))
+    assert (refused is not None) is demanded
 
 
 def refusals(*minutes):
@@ -102,6 +114,22 @@ def test_refusals_of_pods_with_other_names_are_counted_together(minutes, times):
     said = [each.words for each in complaints.lasting(job(), cluster)]
     expected = f"FailedCreate, {times} times: {REFUSED.format(50)}"
     assert said == [expected] * bool(times)
+
+
+@pytest.mark.parametrize(
+    ("status", "times"),
+    [
+        ({"active": 1}, 0),
+        ({"succeeded": 1, "completionTime": "2026-11-26T11:52:00Z"}, 0),
+        ({"failed": 1}, 5),
+    ],
+    ids=["it runs", "it has ended", "it tries again"],
+)
+def test_refusals_are_over_once_a_job_has_its_pods(status, times):
+    own = job(status=status)
+    cluster = Snapshot([own, *refusals(10, 20, 30, 40, 50)], ["*"], time=NOW)
+    said = [each.words for each in complaints.lasting(own, cluster)]
+    assert len(said) == bool(times)
 
 
 @pytest.mark.parametrize(

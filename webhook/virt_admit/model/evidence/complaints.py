@@ -276,8 +276,24 @@ def _repeated(obj: Object, now: datetime, cluster: Cluster) -> Iterator[Complain
         last = events.time_of(newest)
         goes_on = last is None or now - last <= (_AGAIN if older else _LASTING)
         long = first is not None and now - first > _LASTING
+        if _is_done(obj, newest["reason"].text, last):
+            continue
         if times >= _OFTEN and long and goes_on and (found := _warning(obj, newest)):
             yield found._replace(about=f"{found.about or 'a warning'}, {times} times")
+
+
+def _is_done(obj: Object, reason: str | None, last: datetime | None) -> bool:
+    """Whether an object ended its work after a warning, or has all pods that one said it lacks."""
+    ends = (clock.instant(obj.at("status", each).text) for each in _ENDS)
+    if last is not None and any(end is not None and end >= last for end in ends):
+        return True
+    spec, status = obj["spec"], obj["status"]
+    if kinds.of(obj) is JOB:
+        wanted, has = spec["parallelism"].integer, status["active"].integer
+        wanted = 1 if wanted is None else wanted
+    else:
+        wanted, has = spec["replicas"].integer, status["readyReplicas"].integer
+    return reason == "FailedCreate" and wanted is not None and 0 < wanted <= (has or 0)
 
 
 def _times(event: Object) -> int:

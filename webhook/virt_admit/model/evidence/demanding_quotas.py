@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import events
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import JOB, LIMIT_RANGE, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -24,7 +25,7 @@ _TEMPLATE: Final = "spec.template.spec"
 READS: Final[Reads] = {
     JOB: (
         *("metadata.creationTimestamp", "metadata.deletionTimestamp"),
-        *("spec.parallelism", "spec.suspend", *CONDITIONS),
+        *("spec.managedBy", "spec.parallelism", "spec.suspend", *CONDITIONS),
         *("status.active", "status.failed", "status.succeeded"),
         *(f"{_TEMPLATE}.activeDeadlineSeconds", f"{_TEMPLATE}.resources"),
         *(
@@ -42,7 +43,11 @@ _DEMANDED: Final = tuple(
 """What a quota can demand of each container."""
 _ALL: Final = "requests and limits of CPU and memory"
 _COUNTS: Final = ("active", "succeeded", "failed")
-SAID: Final = re.compile(r"failed quota: ([\w.-]{1,253}): must specify ([\w./,;: -]{1,400})")
+_CONTROLLER: Final = "kubernetes.io/job-controller"
+"""What makes the pods of a Job here. Kueue lets another cluster do so
+(kubernetes/kubernetes:pkg/apis/batch/types.go#JobSpec.ManagedBy)."""
+_DEMANDS: Final = ": must specify "
+SAID: Final = re.compile(rf"failed quota: ([\w.-]{{1,253}}){_DEMANDS}([\w./,;: -]{{1,400}})")
 _REFUSES: Final = re.compile(
     rf"{SAID.pattern}|ResourceQuota ([\w.-]{{1,253}}) of \S+ demands ([^,]+)"
 )
@@ -88,10 +93,12 @@ def of_job(job: Object, cluster: Cluster) -> DemandingQuota | None:
     spec, status = job["spec"], job["status"]
     ended = job.is_true("Complete") or job.is_true("Failed") or job.deleted
     idle = spec["suspend"].boolean is True or spec["parallelism"].integer == 0
-    if ended or idle or any(status[each].integer for each in _COUNTS):
+    elsewhere = spec["managedBy"].text not in (None, _CONTROLLER)
+    if ended or idle or elsewhere or any(status[each].integer for each in _COUNTS):
         return None
-    if unlisted(cluster, LIMIT_RANGE):
-        return None
+    said = events.last_warning(job, "FailedCreate", None, cluster)
+    if unlisted(cluster, LIMIT_RANGE) or (said and _DEMANDS not in said):
+        return None  # a webhook may set what the quota demands, and the pod lacks something else
     template = spec.at("template", "spec")
     defaults = _defaults(cluster.known(LIMIT_RANGE, job.namespace))
     found = (

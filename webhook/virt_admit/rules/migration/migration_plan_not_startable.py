@@ -19,7 +19,7 @@ from typing import Final
 
 from virt_admit.model import vddk_validators
 from virt_admit.model.commands import about, kubectl
-from virt_admit.model.evidence import demanding_quotas
+from virt_admit.model.evidence import demanding_quotas, status_errors
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.kinds import FORKLIFT_PLAN, JOB, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.reads import union
@@ -73,9 +73,10 @@ def check(plan: Object, context: Context) -> Findings:
     given = [each for each in conditions if each["status"].text == "True"]
     if plan.at("spec", "archived").boolean or any(each["type"].text in _OVER for each in given):
         return
+    unpulled = any(each["type"].text == _NOT_PULLED for each in given)
     for each in given:
-        if each["type"].text == _TRIAL:
-            yield from _of_trial(plan, each, context)
+        if each["type"].text == _TRIAL:  # it goes on while the image cannot be pulled
+            yield from _of_trial(plan, each, context) if not unpulled else ()
         elif each["category"].text in _BLOCKS:
             since = clock.lasting(each["lastTransitionTime"].text, context.cluster)
             path, kind = each["type"].path, each["type"].text
@@ -107,7 +108,7 @@ def _of_trial(plan: Object, condition: Field, context: Context) -> Findings:
     elif job is not None:
         command = about("describe", job, JOB)
         why = next((said for _, said in events.warnings(job, None, cluster)), "")
-        told = f": {cut_middle(why, 90).rstrip('.')}" if why else ""
+        told = f": {cut_middle(status_errors.plain(why), 90).rstrip('.')}" if why else ""
         is_over = job.is_true("Complete") or job.is_true("Failed")
         what, way = (
             ("has ended", "See the log of forklift-controller")

@@ -11,15 +11,18 @@ staging/src/k8s.io/api/admissionregistration/v1/types.go#ValidatingAdmissionPoli
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.commands import kubectl
 from virt_admit.model.evidence import writers
+from virt_admit.model.evidence.writers import OwnerAbove
 from virt_admit.model.kubernetes import clock, kinds, selectors, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NAMESPACE, VALIDATING_CONFIGURATION, Kind
@@ -62,6 +65,8 @@ class AdmissionPolicy(NamedTuple):
     """What leaves the namespace out, as an order about a field."""
     reads: bool = False
     """Whether its code is known and reads the field."""
+    maker: OwnerAbove | None = None
+    """The policy of which an engine makes it, and would write it again."""
 
     @property
     def name(self) -> str:
@@ -76,14 +81,19 @@ class AdmissionPolicy(NamedTuple):
     @property
     def order(self) -> str:
         """What leaves the namespace out, and what would revert that."""
+        if self.maker is not None:
+            return f"{self.exemption} in {self.maker.title}, of which {self.name} is made"
         writer = writers.of(self.obj)
         source = f", in {writer.source}, which writes it" if writer is not None else ""
         return f"{self.exemption} of {self.name}{source}"
 
     @property
     def command(self) -> str:
-        """The command that edits it."""
-        return kubectl("edit", self.kind, self.obj.name, self.obj.namespace)
+        """The command that edits it, or shows what is to be changed at its source."""
+        if self.maker is not None:
+            return self.maker.command("describe")
+        verb = "edit" if writers.of(self.obj) is None else "describe"
+        return kubectl(verb, self.kind, self.obj.name, self.obj.namespace)
 
 
 class PolicedWrite(NamedTuple):
@@ -94,6 +104,7 @@ class PolicedWrite(NamedTuple):
     labels: Mapping[str, str]
     """Of the namespace."""
     field: str
+    """Empty: any."""
 
     @property
     def request(self) -> InterceptedRequest:
@@ -103,7 +114,9 @@ class PolicedWrite(NamedTuple):
 
     def is_read_by(self, code: object) -> bool | None:
         """Whether the code of a policy names the field; None: the code is not known."""
-        text = json.dumps(code)
+        if not self.field:
+            return None
+        text = json.dumps(code, default=str)
         known = any(f'"{key}"' in text for key in _CODE)
         return self.field in text if known else None
 
@@ -121,25 +134,38 @@ def denying(
     Args:
         kind: what a controller does not create.
         namespace: where.
-        field: the name of the field in which its objects differ from others.
+        field: the name of the field in which its objects differ from others; empty: none does.
         before: when the controller was to create it. Policies that are newer did not keep it.
         cluster: the cluster.
     """
-    home = find(cluster, NAMESPACE, "", namespace)
-    if home is None or before is None:
+    if before is None:
         return None
-    labels = {"kubernetes.io/metadata.name": namespace, **home.labels}
-    write = PolicedWrite(kind, namespace, labels, field)
-    found = [
-        each
-        for each in (
-            *_constraints(write, cluster),
-            *_kyverno(write, cluster),
-            *_vaps(write, cluster),
-        )
-        if (made := clock.instant(each.obj.created)) is not None and made <= before
-    ]
-    return min(found, key=lambda each: each.obj.created or "", default=None)
+    for each in cluster.cached(_covering(kind, namespace, field)):
+        made = clock.instant(each.obj.created)
+        if made is not None:
+            return each if made <= before else None
+    return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _covering(
+    kind: Kind, namespace: str, field: str
+) -> Callable[[Cluster], Sequence[AdmissionPolicy]]:
+    """Return what finds the policies of such writes once, whatever their number is, the oldest
+    first.
+    """
+
+    def found(cluster: Cluster) -> Sequence[AdmissionPolicy]:
+        home = find(cluster, NAMESPACE, "", namespace)
+        if home is None:
+            return ()
+        labels = {"kubernetes.io/metadata.name": namespace, **home.labels}
+        write = PolicedWrite(kind, namespace, labels, field)
+        engines = (_constraints, _kyverno, _vaps)
+        every = chain.from_iterable(engine(write, cluster) for engine in engines)
+        return sorted(every, key=lambda each: each.obj.created or "")
+
+    return found
 
 
 def named(said: str, namespace: str, cluster: Cluster) -> AdmissionPolicy | None:
@@ -150,13 +176,14 @@ def named(said: str, namespace: str, cluster: Cluster) -> AdmissionPolicy | None
     """
     where, words = namespace or "its namespace", " ".join(said.split())
     if found := _BY_GATEKEEPER.search(words):
-        constraints = (
+        constraints = [
             pair
             for template in cluster.known(_TEMPLATE)
             for pair in _of_template(template, cluster)
-            if pair[0].name == found[1]
-        )
-        return next((_constraint(*pair, where) for pair in constraints), None)
+            if pair[0].name == found[1] and _denies(pair[0])
+        ]
+        # those of other templates may have the same name, of which the answer does not say more
+        return _constraint(*constraints[0], where) if len(constraints) == 1 else None
     if found := _BY_KYVERNO.search(words):
         policies = (*cluster.known(_CLUSTER_POLICY), *cluster.known(_POLICY))
         same = (each for each in policies if each.full_name == found[1])
@@ -262,6 +289,7 @@ def _matches(match: Field, write: PolicedWrite) -> bool:
     return (
         named
         and match["scope"].text != "Cluster"
+        and match["source"].text != "Generated"  # by a template of an expansion
         and not match["name"].text
         and (not within or _is_any(write.namespace, within))
         and not _is_any(write.namespace, without)
@@ -294,7 +322,8 @@ def _kyverno(write: PolicedWrite, cluster: Cluster) -> Iterator[AdmissionPolicy]
     for policy in found:
         called = {policy.name, policy.full_name}
         rules = [each for each in policy.at("spec", "rules").items() if _is_of(each, policy, write)]
-        if rules and not called & excepted:
+        admits = policy.at("spec", "admission").boolean is not False
+        if rules and admits and not called & excepted:
             reads = any(write.is_read_by(each["validate"].value) for each in rules)
             yield _of_kyverno(policy, write.namespace)._replace(reads=reads)
 
@@ -391,7 +420,24 @@ def _vaps(write: PolicedWrite, cluster: Cluster) -> Iterator[AdmissionPolicy]:
 def _bound(binding: Object, namespace: str) -> AdmissionPolicy:
     way = f"leave {namespace} out by spec.matchResources.namespaceSelector"
     policy = binding.at("spec", "policyName").text or "?"
-    return AdmissionPolicy(binding, _BINDING, f"ValidatingAdmissionPolicy {policy}, Deny", way)
+    of, maker = f"ValidatingAdmissionPolicy {policy}, Deny", _maker(binding)
+    if maker is not None:
+        return AdmissionPolicy(binding, _BINDING, of, f"leave {namespace} out", maker=maker)
+    return AdmissionPolicy(binding, _BINDING, of, way)
+
+
+def _maker(binding: Object) -> OwnerAbove | None:
+    """Return the policy of which Kyverno or Gatekeeper makes a binding; None: it is nothing's.
+
+    Only Gatekeeper's is its controller (kyverno/kyverno:pkg/admissionpolicy/builder.go
+    #BuildValidatingAdmissionPolicyBinding).
+    """
+    owner = next(iter(binding.metadata["ownerReferences"].items()), None)
+    name = owner["name"].text if owner is not None else None
+    if owner is None or not name:
+        return None
+    kind = _of_cluster(owner["apiVersion"].text or "/", owner["kind"].text or "?")
+    return OwnerAbove(kind, name, "")
 
 
 def _gets(match: Field, write: PolicedWrite, conditions: Any = None) -> bool:

@@ -22,25 +22,34 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.starts import unfinished_resizes, waiting_disks
 from virt_admit.forecasts.drain.starts.storage import absent_workers
 from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     CDI,
     DATA_SOURCE,
     DATA_VOLUME,
+    POD,
     PV,
     PVC,
     STORAGE_CLASS,
     VM,
+    VMI,
     VOLUME_SNAPSHOT,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.lookups import find, volume_of
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.scheduler import pods
 
 _OWNED: Final = "cdi.kubevirt.io/ownedByDataVolume"
+_TIMES: Final = ("lastHeartbeatTime", "lastTransitionTime")
+"""Of conditions. CDI writes the first one when a reason or a message changes
+(:pkg/controller/datavolume/conditions.go#updateCondition)."""
+_POPULATORS: Final = versions.Version(1, 57)
 READS: Final[Reads] = union(
     absent_workers.READS,
     unfinished_resizes.READS,
@@ -50,13 +59,16 @@ READS: Final[Reads] = union(
         DATA_VOLUME: (
             *("metadata.creationTimestamp", "metadata.ownerReferences", "metadata.uid"),
             *("spec.source", "spec.sourceRef", "status.claimName", "status.phase"),
+            *(f"status.conditions.{each}" for each in _TIMES),
         ),
         PV: ("spec.claimRef", "status.phase"),
         PVC: (
-            *("metadata.uid", "spec.dataSourceRef", "spec.storageClassName", "spec.volumeName"),
-            "status.phase",
+            *("metadata.creationTimestamp", "metadata.uid", "spec.dataSourceRef"),
+            *("spec.storageClassName", "spec.volumeName", "status.phase"),
         ),
         STORAGE_CLASS: ("volumeBindingMode",),
+        POD: ("metadata.creationTimestamp", "spec.volumes", "status.phase"),
+        VMI: ("metadata.creationTimestamp",),
         VOLUME_SNAPSHOT: (
             *(f"metadata.annotations.{_OWNED}", "metadata.creationTimestamp"),
             *("metadata.ownerReferences", "spec.source.persistentVolumeClaimName"),
@@ -137,8 +149,21 @@ def _copy(disk: Object, cluster: Cluster) -> _Copy | None:
     for key, kind in (("pvc", PVC.kind), ("snapshot", VOLUME_SNAPSHOT.kind)):
         if name := source[key]["name"].text:
             own = cluster.get(PVC, disk.namespace, disk.at("status", "claimName").text or disk.name)
+            if own is None and _uses_populators(cluster):
+                return None  # the names of what it makes are not known
             return _Copy(disk, own, kind, source[key]["namespace"].text or of, name)
     return None
+
+
+def _uses_populators(cluster: Cluster) -> bool:
+    """Return whether CDI is known to fill claims that exist, from objects with names of its own."""
+    release = versions.parse_version(_release(cluster))
+    return release is not None and release >= _POPULATORS
+
+
+def _release(cluster: Cluster) -> str | None:
+    cdi = next(iter(cluster.known(CDI)), None)
+    return cdi.at("status", "observedVersion").text if cdi is not None else None
 
 
 def claims(disk: Object, cluster: Cluster) -> Iterator[Object]:
@@ -167,13 +192,30 @@ def problem(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
         return None
     if phase == _SNAPSHOT_STEP:
         return taken(disk, begin, cluster) or _of_snapshot(copied, begin, cluster)
-    if not clock.has_lasted(disk.created, _LATE, cluster):
+    if not clock.has_lasted(_begun(disk, cluster), _LATE, cluster):
         return None
     if phase in _CLAIM_STEPS:
         return _of_claims(copied, begin, cluster)
     if phase in _SIZE_STEPS:
         return _of_size(copied, begin, cluster)
     return _of_transfer(copied, begin, cluster)
+
+
+def _begun(disk: Object, cluster: Cluster) -> str | None:
+    """Return a time at which a copy went on: a disk that waits for its VM is copied days after it
+    was made, when the VM starts.
+    """
+    started = find(cluster, VMI, disk.namespace, disk.owned_by(VM.kind))
+    claim = disk.at("status", "claimName").text or disk.name
+    users = (started, *pods.claim_users(disk.namespace, claim, cluster))
+    conditions = disk.at("status", "conditions").items()
+    times = (
+        disk.created,
+        *(each.created for each in users if each is not None),
+        *(each[name].text for each in conditions for name in _TIMES),
+    )
+    known = {time: text for text in times if (time := clock.instant(text)) is not None}
+    return known[max(known)] if known else None
 
 
 # --- a snapshot with the name of the disk ---------------------------------------------------------
@@ -204,11 +246,10 @@ def taken(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
         else ""
     )
     origin = f"is not CDI's ({of}{older}without the annotation {_OWNED})"
-    cdi = next(iter(cluster.known(CDI)), None)
-    release = cdi.at("status", "observedVersion").text if cdi is not None else None
+    release = _release(cluster) or "before 1.57"
     reason = (
-        f"{begin}: {called} has the name that CDI {release or 'before 1.57'} gives its own "
-        f"snapshot of claim {copied.namespace}/{copied.name}, and {origin}. CDI makes no "
+        f"{begin}: {called} has the name that CDI {release} gives its own snapshot of claim "
+        f"{copied.namespace}/{copied.name}, and {origin}. CDI makes no "
         f"other one for DataVolume {disk.name}, so this does not end by itself"
     )
     brief = (
@@ -251,7 +292,7 @@ def _of_snapshot(copied: _Copy, begin: str, cluster: Cluster) -> Problem | None:
     """Return why the snapshot of a copy is not ready; None: it is, or this has just begun."""
     called = f"VolumeSnapshot {copied.namespace}/{copied.snapshot}"
     found = cluster.get(VOLUME_SNAPSHOT, copied.namespace, copied.snapshot)
-    begun = (found if found is not None else copied.disk).created
+    begun = found.created if found is not None else _begun(copied.disk, cluster)
     late = clock.has_lasted(begun, _LATE, cluster)
     if found is None and copied.kind == VOLUME_SNAPSHOT.kind:
         see = about("describe", copied.disk, DATA_VOLUME)
@@ -259,7 +300,7 @@ def _of_snapshot(copied: _Copy, begin: str, cluster: Cluster) -> Problem | None:
         return waiting_disks.stuck(why, "create it", see)
     if found is None:
         return _unmade(copied, called, begin, cluster) if late else None
-    error = found.at("status", "error", "message").words
+    error = status_errors.plain(found.at("status", "error", "message").text or "")
     described = about("describe", found, VOLUME_SNAPSHOT)
     if found.at("status", "readyToUse").boolean is True or not (error or late):
         return None
@@ -314,7 +355,8 @@ def _of_claims(copied: _Copy, begin: str, cluster: Cluster) -> Problem | None:
     for claim in (*made, *own):
         chosen = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text)
         at_once = chosen is not None and chosen["volumeBindingMode"].text in (None, "Immediate")
-        if claim.at("status", "phase").text != "Pending" or not at_once:
+        late = clock.has_lasted(claim.created, _LATE, cluster)
+        if claim.at("status", "phase").text != "Pending" or not (at_once and late):
             continue
         lasts = clock.lasting(claim.created, cluster)
         why = f"CDI waits for claim {claim.full_name}, which is Pending{lasts}"

@@ -15,6 +15,7 @@ import re
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PVC, VM, VOLUME_SNAPSHOT
@@ -108,7 +109,7 @@ def _kept(found: Object | None, cluster: Cluster) -> str:
 
 def _error(found: Object | None) -> str:
     said = found.at("status", "error", "message").text if found is not None else ""
-    return f" ({said[:120]})" if said else ""
+    return f" ({status_errors.plain(said)[:120]})" if said else ""
 
 
 def _again(claim: Object, cluster: Cluster) -> str:

@@ -30,7 +30,7 @@ _AFFINITY: Final = "node affinity"
 _DEMANDS: Final = (_SELECTOR, _AFFINITY)
 """How refusals begin that last until the VM or the node is changed. A taint may pass."""
 _RESERVED: Final = ("kubernetes.io", "k8s.io", "kubevirt.io")
-"""Domains of labels that say what a node is: no administrator writes them to admit a VM."""
+"""Domains of labels that say what a node is: nothing lets a VM in but another node."""
 
 
 class MisplacedDisk(NamedTuple):
@@ -98,16 +98,25 @@ def _remedy(
 
 
 def _admission(disk: MisplacedDisk, target: SchedulingTarget, cluster: Cluster) -> Iterator[str]:
-    """Yield how the one node with the disk is labelled so that the VM may run there, if labels are
-    all that it lacks.
+    """Yield how the one node with the disk gets the labels with which the VM may run there, if they
+    are all that it lacks.
+
+    Controllers write those with a domain: ``network.harvesterhci.io/vlan10`` is on the nodes with
+    that network, and in the affinity of VMs that use it (harvester/harvester:
+    pkg/webhook/resources/virtualmachine/mutator.go#getNodeSelectorRequirementFromNetwork).
     """
     if len(disk.there) != 1:
         return
     [(name, why)] = disk.there.items()
-    labels = list(_lacking(name, why, target, cluster))
-    if labels and None not in labels:
-        command = shell("kubectl", "label", "node", *map(argument, (name, *filter(None, labels))))
-        yield f"or, if such VMs may run on {name}, label it so ({command})"
+    found = list(_lacking(name, why, target, cluster))
+    labels = [each for each in found if each is not None]
+    if not labels or len(labels) < len(found):
+        return
+    if written := [each for each in labels if "/" in each.partition("=")[0]]:
+        yield f"or see why what writes label {names(written)} of nodes leaves {name} out"
+        return
+    command = shell("kubectl", "label", "node", *map(argument, (name, *labels)))
+    yield f"or, if such VMs may run on {name}, label it so ({command})"
 
 
 def _lacking(
@@ -132,8 +141,8 @@ def _lacking(
 
 
 def _label(demand: str, given: Mapping[str, object]) -> str | None:
-    """Return a label, ``key=value``, that an administrator may add; None: it has another meaning,
-    or another value.
+    """Return a label, ``key=value``, that the node may get; None: not this one, or the node has
+    another value.
     """
     key = demand.partition("=")[0]
     domain = key.rpartition("/")[0]
