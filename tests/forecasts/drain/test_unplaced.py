@@ -350,7 +350,8 @@ def networked(items):
 def test_a_label_with_another_value_or_of_a_controller_is_not_set(change, hint):
     found = misplaced("WaitForFirstConsumer", disk=[AT_ONCE], change=change)
 
-    why = "or see why what writes label network.harvesterhci.io/vlan10=true of nodes leaves w1 out"
+    label = "network.harvesterhci.io/vlan10=true"
+    why = f"or see why w1 has no label {label}, which a controller may write"
     assert found.remedy.endswith(why) is hint
     assert "a pod of CDI chose that place" in found.reason
     assert "kubectl label" not in found.remedy

@@ -113,7 +113,7 @@ def _admission(disk: MisplacedDisk, target: SchedulingTarget, cluster: Cluster) 
     if not labels or len(labels) < len(found):
         return
     if written := [each for each in labels if "/" in each.partition("=")[0]]:
-        yield f"or see why what writes label {names(written)} of nodes leaves {name} out"
+        yield f"or see why {name} has no label {names(written)}, which a controller may write"
         return
     command = shell("kubectl", "label", "node", *map(argument, (name, *labels)))
     yield f"or, if such VMs may run on {name}, label it so ({command})"
