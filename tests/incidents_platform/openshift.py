@@ -401,6 +401,28 @@ def remediations_of_deleted_nodes() -> Incident:
     return Incident(source, items, "explain nhc/workers", 0, says)
 
 
+def remediation_left_by_an_escalation() -> Incident:
+    """The Machine of a node was deleted, and the remediation that timed out before is left."""
+    items = [*cluster(), *medik8s(MASTERS + WORKERS)]
+    check = only(items, "NodeHealthCheck", "workers")
+    group = "self-node-remediation.medik8s.io/v1alpha1"
+    named = {"apiVersion": group, "kind": "SelfNodeRemediation", "name": "gone-x"}
+    begun = {"resource": {**named, "namespace": "ops"}, "started": ago(hours=30)}
+    check["status"] |= {"unhealthyNodes": [{"name": "gone", "remediations": [begun]}]}
+    left = obj("SelfNodeRemediation", group, "gone-x", "ops")
+    left["metadata"] |= {
+        "annotations": {"remediation.medik8s.io/node-name": "gone"},
+        "ownerReferences": [{"kind": "NodeHealthCheck", "name": "workers"}],
+    }
+    says = (
+        "node gone does not exist any more, but SelfNodeRemediation ops/gone-x is left",
+        "kubectl delete selfnoderemediation gone-x -n ops --wait=false",
+        "kubectl edit nodehealthcheck workers --subresource=status",
+    )
+    source = "https://github.com/medik8s/node-healthcheck-operator/issues/356"
+    return Incident(source, [*items, left], "explain nhc/workers", 0, says)
+
+
 def incidents() -> list[Incident]:
     return [
         paused_pool(),
@@ -423,4 +445,5 @@ def incidents() -> list[Incident]:
         api_service_without_endpoint(),
         descheduler_without_background_evictions(),
         remediations_of_deleted_nodes(),
+        remediation_left_by_an_escalation(),
     ]

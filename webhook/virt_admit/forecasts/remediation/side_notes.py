@@ -12,6 +12,7 @@ from virt_admit.forecasts.remediation import (
     reported_status,
     unhealthy_objects,
 )
+from virt_admit.forecasts.remediation.ends import left_remediations
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -149,11 +150,14 @@ def _left_over(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
 
     Its webhook then refuses changes (nodehealthcheck_webhook.go#validateUpdate).
     """
+    left = list(left_remediations.left(check.obj, cluster))
+    for each in left:
+        yield f"{each.reason}. To do: {each.remedy}"
     status = check.obj["status"]
     listed = {
         *status["inFlightRemediations"].map,
         *(each["name"].text for each in status["unhealthyNodes"].items()),
-    }
+    } - {each.node for each in left}
     gone = sorted(name for name in listed if name and is_absent(cluster, kinds.NODE, "", name))
     if gone:
         yield (

@@ -1,30 +1,128 @@
 """Fences that cut a node off from its storage, by its address.
 
 Rook sets one for a node with the taint out-of-service, and lifts it after the taint. Each other
-one, such as that of a failover between sites, is lifted by what set it. Sources:
-rook/rook:pkg/operator/ceph/cluster/watcher.go#handleNodeFailure, #fenceResourceName;
+one, such as that of a failover between sites, is lifted by what set it. Rook takes the addresses
+from what has a volume of that node open at that moment, which is the next node if its operator was
+away meanwhile. It does not change a fence that exists, and sets none from 1.20 on. Sources:
+rook/rook (before 1.20):pkg/operator/ceph/cluster/watcher.go#handleNodeFailure, #fenceRbdImage,
+#createNetworkFence, #fenceResourceName; issue rook/rook#14832;
 csi-addons/kubernetes-csi-addons:docs/networkfence.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about
+from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NETWORK_FENCE, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.messages import names
 
 READS: Final[Reads] = {
     CEPH_CLUSTER: (),
-    NETWORK_FENCE: ("spec.cidrs", "spec.driver", "spec.fenceState"),
-    NODE: ("status.addresses",),
+    NETWORK_FENCE: ("spec.cidrs", "spec.driver", "spec.fenceState", "status.result"),
+    NODE: ("spec.taints", "status.addresses", "status.conditions.type", "status.conditions.status"),
 }
 _OF_ROOK: Final = {"rbd": ".rbd.csi.ceph.com", "cephfs": ".cephfs.csi.ceph.com"}
 """How Rook calls its drivers in the name of a fence, and the ends of their own names."""
+
+_REFUSED: Final = re.compile(
+    r"(?i)transport endpoint shutdown|\(108\)|exit status 108\b|bl(?:ock|ack)-?list"
+)
+"""What a client gets from Ceph that is on its blocklist: ESHUTDOWN."""
+
+
+class WrongFence(NamedTuple):
+    """A fence that cuts off a node for which it was not set."""
+
+    fence: Object
+    meant: Object
+    """The node for which Rook has set it, by its name."""
+    cidrs: tuple[str, ...]
+    """Those that cover the node that is cut off."""
+    also: bool
+    """Whether it covers the meant node too."""
+
+    def words(self, node: str) -> str:
+        """What is wrong, as a sentence without its end."""
+        own = names(nodes.internal_addresses(self.meant))
+        meant = f"{self.meant.name}{f' ({own})' if own else ''}"
+        covers = "as well as" if self.also else "instead of"
+        return (
+            f"NetworkFence {self.fence.name} (spec.fenceState Fenced, spec.cidrs "
+            f"{names(self.cidrs)}) cuts {node} off from this storage {covers} {meant}, "
+            "for which Rook has set it"
+        )
+
+    @property
+    def lift(self) -> str:
+        """The command that lifts the fence. Rook sets no other one as long as it exists."""
+        data = {"spec": {"fenceState": "Unfenced"}}
+        return merge_patch(NETWORK_FENCE, self.fence.name, "", data)
+
+    @property
+    def remedy(self) -> str:
+        """What ends it, with the command and what comes after it."""
+        then = (
+            f"see that ceph osd blocklist ls does not name {names(self.cidrs)} any more, and start "
+            "the guests again. Against the next one, set ROOK_WATCH_FOR_NODE_FAILURE to false in "
+            "ConfigMap rook-ceph-operator-config"
+        )
+        if self._is_tainted:
+            then += f". Keep the NetworkFence itself until {self.meant.name} has lost its taint"
+        return f"{self.lifted}; {then}"
+
+    @property
+    def lifted(self) -> str:
+        """What lifts it, with the command."""
+        return typed(f"lift the fence once {self._before}", self.lift)
+
+    @property
+    def _before(self) -> str:
+        """What has to be certain before the fence is lifted."""
+        if self.meant.is_true("Ready"):
+            return f"no guest of this storage is left on {self.meant.name}"
+        kept = "" if self.also else ", as this fence does not cut it off"
+        return f"{self.meant.name} is off for certain{kept}"
+
+    @property
+    def _is_tainted(self) -> bool:
+        taints = self.meant.at("spec", "taints").items()
+        return any(each["key"].text == "node.kubernetes.io/out-of-service" for each in taints)
+
+
+def is_of_fence(error: str) -> bool:
+    """Return whether an error is what a client gets that is cut off from Ceph."""
+    return _REFUSED.search(error) is not None
+
+
+def wrong(node: Object, driver: str, cluster: Cluster) -> WrongFence | None:
+    """Return the fence of another node that cuts off this one; None: no fence that works does.
+
+    ``driver``: whose storage it is; empty: that of any.
+    """
+    for fence in _of(node, cluster):
+        meant = _meant(fence, node, cluster)
+        of_driver = not driver or fence.at("spec", "driver").text == driver
+        if meant is None or not of_driver or fence.at("status", "result").text != "Succeeded":
+            continue
+        also = any(_covering(fence, nodes.internal_addresses(meant)))
+        return WrongFence(
+            fence, meant, tuple(_covering(fence, nodes.internal_addresses(node))), also
+        )
+    return None
+
+
+def _meant(fence: Object, node: Object, cluster: Cluster) -> Object | None:
+    """Return the other node for which Rook has set a fence; None: this one, or no known one."""
+    if _is_of_rook(fence, node, cluster):
+        return None
+    return next((each for each in cluster.known(NODE) if _is_of_rook(fence, each, cluster)), None)
 
 
 def before_taint(node: Object, cluster: Cluster) -> tuple[str, str] | None:
@@ -58,10 +156,15 @@ def _of(node: Object, cluster: Cluster) -> Iterator[Object]:
     """Yield the known fences that cut off an address of a node."""
     addresses = nodes.internal_addresses(node)
     for fence in cluster.known(NETWORK_FENCE):
-        cidrs = [each.text or "" for each in fence.at("spec", "cidrs").items()]
-        covers = any(nodes.lies_in(address, cidr) for cidr in cidrs for address in addresses)
-        if covers and fence.at("spec", "fenceState").text != "Unfenced":
+        if fence.at("spec", "fenceState").text != "Unfenced" and any(_covering(fence, addresses)):
             yield fence
+
+
+def _covering(fence: Object, addresses: Sequence[str]) -> Iterator[str]:
+    """Yield the networks of a fence in which one of these addresses lies."""
+    for each in fence.at("spec", "cidrs").items():
+        if any(nodes.lies_in(address, each.text or "") for address in addresses):
+            yield each.text or ""
 
 
 def _is_of_rook(fence: Object, node: Object, cluster: Cluster) -> bool:

@@ -36,8 +36,9 @@ from virt_admit.forecasts.placement.starts.started_pods import (
     StartFault,
 )
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.model.evidence import network_fences
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, POD, PV
+from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, NODE, POD, PV
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find, find_named
@@ -51,6 +52,7 @@ READS: Final[Reads] = union(
     shared_volumes.READS,
     refused_mounts.READS,
     stale_block_files.READS,
+    network_fences.READS,
 )
 _NO_CAUSE: Final = ("Internal", "Unknown")
 
@@ -130,6 +132,20 @@ def _stopped(start: PodStart) -> StartFault | None:
     call = f"{framed[1]} of claim {claim} hangs{f' ({code[1]})' if code is not None else ''}"
     told = f"{call}, as {fault.reason}"
     return StartFault(told, f"{call}, as {fault.brief or fault.reason}", fault.remedy)
+
+
+def _fenced(start: PodStart) -> StartFault | None:
+    """Return that the storage refuses the node of a pod, which a fence of another node names."""
+    named = VOLUME.match(start.said) if start.said.startswith(BY_KUBELET) else None
+    node = find(start.cluster, NODE, "", start.on) if named is not None else None
+    if named is None or node is None or not network_fences.is_of_fence(start.said):
+        return None
+    driver = start.driver(named[1])
+    fence = network_fences.wrong(node, driver, start.cluster) if driver else None
+    if fence is None:
+        return None
+    words = fence.words(node.name)
+    return StartFault(f"{start.words}. {words}", words, fence.remedy, of_node=True)
 
 
 def _unknown(start: PodStart) -> StartFault | None:
@@ -223,7 +239,7 @@ def _plain_file(start: PodStart) -> StartFault | None:
 
 
 READERS: Final[tuple[Callable[[PodStart], StartFault | None], ...]] = (
-    *(_attached, _stopped, _unknown, _busy, _refused, _failing, _plain_file),
+    *(_attached, _stopped, _fenced, _unknown, _busy, _refused, _failing, _plain_file),
 )
 """The most telling first, after ``awaited``."""
 
