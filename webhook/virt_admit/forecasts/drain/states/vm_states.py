@@ -43,6 +43,7 @@ from virt_admit.model.kubevirt.instances import (
     vmis,
     vms,
 )
+from virt_admit.model.kubevirt.launcher import missing_network_info
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
@@ -54,6 +55,7 @@ READS: Final = union(
     migrations.READS,
     migration_timeouts.READS,
     launcher_changes.READS,
+    missing_network_info.READS,
     webhook_deadlocks.READS,
     {
         VMI: ("status",),

@@ -27,6 +27,7 @@ from virt_admit.forecasts.placement.components import (
     webhook_deadlocks,
 )
 from virt_admit.forecasts.placement.components.webhook_deadlocks import RefusedPods
+from virt_admit.forecasts.placement.refusals import exceeded_quotas
 from virt_admit.forecasts.placement.starts import pod_starts, started_pods, volume_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.evidence.writes import admission_policies
@@ -38,7 +39,7 @@ from virt_admit.model.kubernetes.kinds import POD, VM, VMI, Kind
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, networks, vms
-from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
+from virt_admit.model.kubevirt.launcher import launcher_pod, lost_surcharges, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut_middle, names
@@ -81,10 +82,23 @@ def not_created(
     if not said:
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
+    if (exceeded := _exceeded(vmi, reason, said, cluster)) is not None:
+        return exceeded
     remedy = pod_refusals.remedy(vmi, said, cluster) or typed("correct what this names", described)
     return Ruling(
         StateEffect.BLOCKS, f"{reason}: {cut_middle(said, 200)}", remedy, ProblemCause.NOT_CREATED
     )
+
+
+def _exceeded(vmi: Object, reason: str, said: str, cluster: Cluster) -> Ruling | None:
+    """Return what a quota lacks that refuses the pod; None: none does, or it has room now."""
+    found = exceeded_quotas.of(said, vms.namespace_of(vmi), cluster=cluster)
+    if found is None or found.fits:
+        return None
+    lost = lost_surcharges.of(vmi, found.quota, cluster)
+    why = f"{reason}: {found.refusal}{found.alone}{lost}"
+    remedy = f"{found.remedy}{lost_surcharges.AFTER if lost else ''}"
+    return Ruling(StateEffect.BLOCKS, why, remedy, ProblemCause.QUOTA)
 
 
 def _denied(vmi: Object, found: VmState, kind: Kind, cluster: Cluster) -> AdmissionPolicy | None:
@@ -169,7 +183,7 @@ def no_target(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
         refused = quotas.refusal(vmi, cluster)
     except Unseen:
         refused = None
-    if refused is None or ruled.effect is StateEffect.UNKNOWN:
+    if refused is None or ruled.effect is StateEffect.UNKNOWN or ruled.cause is ProblemCause.QUOTA:
         return ruled
     remedy = typed(refused.remedy, refused.command) if refused.command else refused.remedy
     return ruled._replace(reason=f"{ruled.reason} ({refused.reason})", remedy=remedy)
