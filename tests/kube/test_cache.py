@@ -12,7 +12,16 @@ from virt_admit.kube.cache import ClusterCache, KindStore, StoreState
 from virt_admit.kube.field_filter import IDENTITY, WHOLE, retained_fields
 from virt_admit.model.kubernetes import json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, LEASE, NODE, PVC, VM, VMI
+from virt_admit.model.kubernetes.kinds import (
+    HCO,
+    KUBEVIRT,
+    LEASE,
+    NODE,
+    PVC,
+    RESOURCE_QUOTA,
+    VM,
+    VMI,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import ReviewCache
 from virt_admit.rule import Context, NoParams
@@ -115,6 +124,16 @@ def test_what_nobody_reads_is_not_kept():
         "annotations": {"mine": "1"},
     }
     assert "managedFields" in hco["metadata"]
+
+
+def test_who_wrote_the_limits_of_a_quota_is_kept():
+    limits = {"fieldsV1": {"f:spec": {"f:hard": {"f:pods": {}}}}, "manager": "agent", "time": "x"}
+    others = {"fieldsV1": {"f:status": {}}, "manager": "kube-controller-manager"}
+    metadata = {"name": "q", "namespace": "shop", "managedFields": [limits, others]}
+    kept = store(RESOURCE_QUOTA, {"metadata": metadata, "spec": {}}, whole=True)
+    cluster = ClusterCache([kept])
+    found = cluster.get(RESOURCE_QUOTA, "shop", "q").data["metadata"]
+    assert found["managedFields"] == [limits]
 
 
 UNSEEN = (StoreState.WAITING, StoreState.REFUSED)

@@ -264,6 +264,25 @@ def test_an_event_names_the_cause_why_nothing_was_created(case):
         assert "the cause cannot be determined" in unknown.reason
 
 
+@pytest.mark.parametrize(("used", "is_told"), [("24Gi", True), ("2Gi", False)])
+def test_a_quota_that_refuses_the_target_pod_is_told_with_its_amounts(used, is_told):
+    """One that has room by now is not: KubeVirt tries again."""
+    _, objects, _ = CASES["no target"]
+    figures = "requested: limits.memory=5Gi, used: limits.memory=24Gi, limited: limits.memory=26Gi"
+    said = f'Error creating pod: pods "p" is forbidden: exceeded quota: q, {figures}'
+    quota = manifest(
+        "v1",
+        "ResourceQuota",
+        "q",
+        "shop",
+        spec={"hard": {"limits.memory": "26Gi"}},
+        status={"hard": {"limits.memory": "26Gi"}, "used": {"limits.memory": used}},
+    )
+    found = row(cluster(*objects, event(said), quota))
+    assert found.outcome == BLOCKS
+    assert ("raise ResourceQuota q to at least limits.memory" in found.remedy) is is_told
+
+
 def binding(resource, created="2026-01-01T00:00:00Z"):
     group, made = "admissionregistration.k8s.io/v1", {"creationTimestamp": created}
     rule = {"apiGroups": ["kubevirt.io"], "resources": [resource], "operations": ["CREATE"]}

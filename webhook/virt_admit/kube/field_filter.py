@@ -94,18 +94,21 @@ def lookup_namespace(kind: Kind, rules: Rules) -> str:
 def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without ``managedFields`` and without the annotation of ``kubectl apply``.
 
-    One entry of ``managedFields`` stays, because nothing else tells when a VMI was marked for
-    evacuation.
+    Two entries of ``managedFields`` stay, because nothing else tells when a VMI was marked for
+    evacuation, and who wrote the limits of a quota.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return obj
     rest = {key: value for key, value in metadata.items() if key != "managedFields"}
     marks = [
-        entry for entry in Field(metadata)["managedFields"].items() if entry.at(*_MARK).present
+        _filter(entry.value, tree)
+        for entry in Field(metadata)["managedFields"].items()
+        for mark, tree in _MARKS
+        if entry.at(*mark).present
     ]
     if marks:
-        rest["managedFields"] = [_filter(entry.value, _MARKED) for entry in marks]
+        rest["managedFields"] = marks
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict) and LAST_APPLIED in annotations:
         rest["annotations"] = {
@@ -114,8 +117,12 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": rest}
 
 
-_MARK: Final = ("fieldsV1", "f:status", "f:evacuationNodeName")
-_MARKED: Final = _tree([("time",), _MARK])
+_EVACUATED: Final = ("fieldsV1", "f:status", "f:evacuationNodeName")
+_LIMITED: Final = ("fieldsV1", "f:spec", "f:hard")
+_MARKS: Final = (
+    (_EVACUATED, _tree([("time",), _EVACUATED])),
+    (_LIMITED, _tree([("time",), ("manager",), _LIMITED])),
+)
 
 
 def _filter(value: Any, tree: Tree | None) -> Any:

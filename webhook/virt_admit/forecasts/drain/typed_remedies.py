@@ -24,6 +24,7 @@ from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.forecasts.placement.components.drivers import shared_taints
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed, virtctl
+from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
@@ -390,6 +391,16 @@ def _of_root(verb: str, kind: kinds.Kind) -> _Command:
 _Command = Callable[[Problem, Object, Cluster], str]
 
 
+def _edit_quota(problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    """Return the command that edits a quota, or shows it if Rancher or a tool writes it."""
+    root = problem.id
+    found = find(cluster, RESOURCE_QUOTA, root.namespace, root.name) if root is not None else None
+    if root is not None and found is not None:
+        edit = quota_writers.raising(root.name, root.namespace, found)[1]
+        return edit or kubectl("describe", RESOURCE_QUOTA, root.name, root.namespace)
+    return _of_root("edit", RESOURCE_QUOTA)(problem, vmi, cluster)
+
+
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     if problem.remedy.endswith((LOWER_LOAD, POST_COPY)) or problem.remedy.startswith(VOLUME_REMEDY):
         return edit_limits(vmi, cluster)
@@ -414,7 +425,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = {
     ProblemCause.SEVERAL_BUDGETS: lambda _problem, vmi, _cluster: kubectl(
         "get", PDB, "", vms.namespace_of(vmi)
     ),
-    ProblemCause.QUOTA: _of_root("edit", RESOURCE_QUOTA),
+    ProblemCause.QUOTA: _edit_quota,
     ProblemCause.LIMIT_RANGE: lambda _problem, vmi, _cluster: kubectl(
         "edit", LIMIT_RANGE, "", vms.namespace_of(vmi)
     ),

@@ -18,18 +18,25 @@ from virt_admit.forecasts.placement import candidates, migration_demand
 from virt_admit.forecasts.placement.migration_demand import Demand
 from virt_admit.forecasts.placement.running_launchers import by_vmi, launchers
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, POD, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.nodes import HARVESTER, is_of_harvester
-from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi, expand
-from virt_admit.model.kubevirt.launcher import launcher_resources, limit_ranges
+from virt_admit.model.kubevirt.launcher import (
+    launcher_resources,
+    limit_ranges,
+    lost_surcharges,
+    quota_scopes,
+)
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.running_release import is_managed
 from virt_admit.model.kubevirt.settings.versions import Version, has_release
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.model.scheduler import pod_size
 from virt_admit.model.scheduler.pod_size import PodSize
@@ -42,23 +49,12 @@ from virt_admit.model.scheduler.resources import (
     show,
 )
 
-OF_RANCHER: Final = "resourcequota.management.cattle.io/default-resource-quota"
-"""Of a quota that Rancher writes back (its resource_quota_sync.go#CreateResourceQuota)."""
-_UNSCALED: Final = "harvesterhci.io/skipResourceQuotaAutoScaling"
-
 READS: Final = union(
     migration_demand.READS,
-    {
-        NODE: (f"metadata.labels.{HARVESTER}",),
-        RESOURCE_QUOTA: (
-            *("spec", "status"),
-            *(f"metadata.labels.{OF_RANCHER}", f"metadata.annotations.{_UNSCALED}"),
-        ),
-    },
+    {NODE: (f"metadata.labels.{HARVESTER}",), RESOURCE_QUOTA: ("spec", "status")},
+    lost_surcharges.READS,
 )
 
-_NOT_OF_LAUNCHERS: Final = frozenset(("Terminating", "BestEffort"))
-"""Scopes that leave out launcher pods: these have no deadline, and they request CPU and memory."""
 _PLAIN: Final = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -103,20 +99,40 @@ def refusals(vmi: Object, cluster: Cluster) -> Iterator[Problem]:
     unseen = ""
     for quota in found:
         try:
-            lacking = missing(lacks_for(quota, vmi, cluster))
+            lacking = lacks_for(quota, vmi, cluster)
         except Unseen as blind:
             unseen = unseen or blind.what
             continue
-        for name, lack in lacking[:1]:
-            of_state = name.removeprefix("count/") in _OF_STATE
-            what = "copy of its vTPM and EFI state" if of_state else "pod"
-            reason = (
-                f"ResourceQuota {quota.name} leaves no room for a second {what}: {name}: {lack}"
-            )
-            remedy = "use an ApplicationAwareResourceQuota, or raise the quota"
-            yield Problem(reason, remedy, id=problem_of(ProblemCause.QUOTA, quota))
+        if lacking:
+            yield _shortage(quota, vmi, lacking, cluster)
     if unseen:
         raise Unseen(unseen)
+
+
+def _shortage(
+    quota: Object, vmi: Object, lacking: Mapping[str, int | None], cluster: Cluster
+) -> Problem:
+    """Return what a quota lacks for a migration, and where it is raised to how much."""
+    of_state = next(iter(lacking)).removeprefix("count/") in _OF_STATE
+    what = "copy of its vTPM and EFI state" if of_state else "pod"
+    words = names((f"{name}: {lack}" for name, lack in missing(lacking)), 200)
+    limits = hard_limits(quota)
+    wanted = (
+        f"{name} {in_words(name, limits[name] + lack)}" for name, lack in lacking.items() if lack
+    )
+    least = names(wanted, 200)
+    least = f" to at least {least}" if least else ""
+    remedy, command = quota_writers.raising(quota.name, vms.namespace_of(vmi), quota, least)
+    lost = lost_surcharges.of(vmi, quota, cluster)
+    return Problem(
+        f"ResourceQuota {quota.name} leaves no room for a second {what}: {words}{lost}",
+        f"{remedy}{lost_surcharges.AFTER if lost else _OR_AAQ if command else ''}",
+        id=problem_of(ProblemCause.QUOTA, quota),
+        command=command,
+    )
+
+
+_OR_AAQ: Final = ", or count VMs with an ApplicationAwareResourceQuota"
 
 
 def migration_refusal(vmi: Object, cluster: Cluster) -> str:
@@ -165,28 +181,17 @@ def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Prob
     freed = _total(by_node.get(node, {}) for node in nodes)
     priority = vmi.at("spec", "priorityClassName").text or ""
     for quota in known:
-        used = _used(quota) if counts_pods_of(quota, priority) else {}
+        used = _used(quota) if quota_scopes.counts_pods_of(quota, priority) else {}
         for name, limit in hard_limits(quota).items():
             lack = used.get(name, 0) - freed.get(name, 0) + counted.get(name, 0) - limit
             if name in used and counted.get(name, 0) > 0 and lack > 0:
                 reason = (
                     f"ResourceQuota {quota.name}: {name}: {in_words(name, lack)} missing: {EACH}"
                 )
-                words, command = raising(quota.name, namespace, quota)
+                words, command = quota_writers.raising(quota.name, namespace, quota)
                 root = problem_of(ProblemCause.QUOTA, quota)
                 return Problem(reason, typed(words, command), id=root, command=command)
     return None
-
-
-def raising(name: str, namespace: str, quota: Object | None, least: str = "") -> tuple[str, str]:
-    """Return how a quota is raised (``least``: to what), with the command; empty: in Rancher."""
-    if quota is not None and quota.label(OF_RANCHER).text == "true":
-        words = (
-            f"raise the limits of namespace {namespace} in its Rancher project{least}, whose own "
-            f"limit must have room for that (Rancher overwrites ResourceQuota {name})"
-        )
-        return words, ""
-    return f"raise ResourceQuota {name}{least}", kubectl("edit", RESOURCE_QUOTA, name, namespace)
 
 
 EACH: Final = "every new pod of it is refused"
@@ -257,44 +262,6 @@ def refuses_attachment(vmi: Object, cluster: Cluster) -> tuple[Object, str] | No
     return None
 
 
-def counts_pods_of(quota: Object, priority_class: str) -> bool:
-    """Return whether a quota counts the pods of a VM with this priority class; empty: it has none.
-
-    Quotas for pods with affinity to other namespaces are left out.
-    """
-    scopes = {item.text for item in quota.at("spec", "scopes").items()}
-    expressions = list(quota.at("spec", "scopeSelector", "matchExpressions").items())
-    names = scopes | {item["scopeName"].text for item in expressions}
-    if names & _NOT_OF_LAUNCHERS or _OTHER_NAMESPACES in names:
-        return False
-    if _PRIORITY in scopes and not priority_class:
-        return False
-    return all(
-        _selects(item, priority_class)
-        for item in expressions
-        if item["scopeName"].text == _PRIORITY
-    )
-
-
-_PRIORITY: Final = "PriorityClass"
-_OTHER_NAMESPACES: Final = "CrossNamespacePodAffinity"
-
-
-def _selects(expression: Field, priority_class: str) -> bool:
-    """Return whether a scope selector selects pods of a priority class
-    (pods.go#podMatchesSelector).
-    """
-    values = {item.text for item in expression["values"].items()}
-    match expression["operator"].text:
-        case "In":
-            return priority_class in values
-        case "NotIn":
-            return priority_class not in values
-        case "DoesNotExist":
-            return not priority_class
-    return bool(priority_class)
-
-
 def lacks_for(quota: Object, vmi: Object, cluster: Cluster) -> Mapping[str, int | None]:
     """Return how much of each resource a quota lacks for a migration of a VMI.
 
@@ -308,7 +275,7 @@ def lacks_for(quota: Object, vmi: Object, cluster: Cluster) -> Mapping[str, int 
     if len(pods.by_vmi.get((namespace, vmi.name), ())) > 1:
         return {}
     second = entry(cluster, _second_pods, namespace) or ()
-    leaving = [pod for priority, pod in second if counts_pods_of(quota, priority)]
+    leaving = [pod for priority, pod in second if quota_scopes.counts_pods_of(quota, priority)]
     found = lacks(quota, migration_demand.demand(vmi, cluster), _usage(leaving, 0))
     if found and (unseen := pods.unseen or unlisted(cluster, VMI)):
         raise Unseen(unseen)
@@ -339,8 +306,10 @@ def _scaled(quota: Object, vmi: Object, cluster: Cluster) -> Collection[str]:
     Raises:
         Unseen: it is not known whether this is Harvester.
     """
-    if quota.labels.get(OF_RANCHER) != "true" or quota.annotations.get(_UNSCALED) == "true":
+    if not quota_writers.is_of_rancher(quota) or lost_surcharges.is_unscaled(quota):
         return ()
+    if quota.annotation(lost_surcharges.surcharge_key(vmi)).present:
+        return ()  # it has raised them, and Rancher may have written them back since
     if not any(map(is_of_harvester, cluster.known(NODE))):
         if unseen := unlisted(cluster, NODE):
             raise Unseen(unseen)
@@ -380,7 +349,7 @@ def lacks(
     pods = [
         pod
         for pod, priority_class in created
-        if pod is not None and counts_pods_of(quota, priority_class)
+        if pod is not None and quota_scopes.counts_pods_of(quota, priority_class)
     ]
     used = _used(quota)
     scoped = quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present

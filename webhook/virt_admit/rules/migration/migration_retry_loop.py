@@ -29,7 +29,7 @@ from virt_admit.model import messages
 from virt_admit.model.commands import shell, virtctl
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
-from virt_admit.model.kubevirt.instances import migration_failures, migrations, storage, vms
+from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import advice_of, command_of, cut, cut_middle
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId, problem_of
@@ -107,7 +107,7 @@ def _command(vmi: Object, last: Object, place: Problem | None, context: Context)
     """Return the command of a remedy: of the place, or for migrations that time out."""
     if place is not None:
         return place.command
-    if held := storage.held_by_swtpm(vmi, _failure(last)):
+    if held := vm_states_failures.of_one_vm(vmi, _failure(last), context.cluster):
         return command_of(changed_disks.safe(held.remedy, vmi, context.cluster))
     if rejected := rejected_targets.problem(vmi, context.cluster):
         return rejected.command
@@ -153,13 +153,13 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
     if migration_failures.is_of_pair(failure):
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
         remedy = messages.sentence(vm_states_failures.pair_remedy([failure]).partition(",")[0])
-        return f"{target}: {cut_middle(vm_states_failures.pair_words(failure), 200)}. {remedy}"
+        return f"{target}: {cut_middle(migration_failures.pair_words(failure), 200)}. {remedy}"
     if timed_out := vm_states_failures.of_load(vmi, context.cluster):
         _, _, words = timed_out.reason.partition(" cancelled")
         if words:  # else KubeVirt aborted them, and its own words say why
             return f"they were cancelled{words}. {messages.sentence(timed_out.remedy)}"
         return f"{timed_out.reason}. {messages.sentence(timed_out.remedy)}"
-    if held := storage.held_by_swtpm(vmi, failure):
+    if held := vm_states_failures.of_one_vm(vmi, failure, context.cluster):
         return f"{held.reason}. {advice_of(changed_disks.safe(held.remedy, vmi, context.cluster))}"
     if failure:
         remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])

@@ -6,15 +6,19 @@ second one, the migration never starts and a drain of the node never completes.
 A quota without usage, as in a file, is compared with the VMs of its namespace that run: all of them
 together, and a second pod of one of them. Their size is computed with KubeVirt's defaults where its
 configuration is not known. The second pod of a migration that runs is there already. Harvester
-raises the limits of a quota of Rancher for each migration.
+raises the limits of a quota of Rancher once for each migration. Before 1.4.2 it does not do so
+again when Rancher has written the limits of the namespace back.
 
 **Fix.** Raise the quota by the requests and limits of the largest VM, or count VMs with an
-ApplicationAwareResourceQuota.
+ApplicationAwareResourceQuota. The limits of a quota of Rancher are those of the namespace in its
+project.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import quotas
+from virt_admit.model.commands import about
+from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
@@ -70,15 +74,28 @@ def check(quota: Object, context: Context) -> Findings:
             check.first_that_fits(
                 path,
                 f"{lack} for a second pod of VM {name}{more}: its migration never starts, so a "
-                "drain hangs. Raise the quota, or use an ApplicationAwareResourceQuota.",
-                f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. Raise the "
-                "quota.",
+                f"drain hangs. {_remedy(quota)}.",
+                f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. "
+                f"{_remedy(quota, brief=True)}.",
             ),
             value=resource,
             problem=problem_of(ProblemCause.QUOTA, quota),
+            command=_show(quota),
         )
     if unseen:
         yield Unseen(unseen)
+
+
+def _remedy(quota: Object, *, brief: bool = False) -> str:
+    if quota_writers.is_of_rancher(quota):
+        return "Raise the limits of the namespace in Rancher, which writes the quota"
+    return f"Raise the quota{'' if brief else ', or use an ApplicationAwareResourceQuota'}"
+
+
+def _show(quota: Object) -> str:
+    """Return the command for a quota that is not to be edited itself."""
+    of_rancher = quota_writers.is_of_rancher(quota)
+    return about("describe", quota, RESOURCE_QUOTA) if of_rancher else ""
 
 
 def _judge_planned(quota: Object, context: Context) -> Findings:

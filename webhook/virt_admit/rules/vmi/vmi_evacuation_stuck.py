@@ -37,7 +37,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import format_duration
-from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, storage, vms
+from virt_admit.model.kubevirt.instances import expand, migration_failures, migrations, vms
 from virt_admit.model.node_updates import node_phases
 from virt_admit.rule import Action, Context, Finding, Findings, Urgency, duration, rule, union
 
@@ -94,7 +94,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         must = f"with External {who} has to move it, and does not"
         waits = f"a drain of node {mark.text} waits for {since}: {must}"
     failure = _failure(vmi, context.cluster)
-    lasting = storage.held_by_swtpm(vmi, failure)
+    lasting = vm_states_failures.of_one_vm(vmi, failure, context.cluster)
     choices = [f"{waits}. {_remedy(vmi, context.cluster)}, or shut the VM down."]
     if held is not None:
         choices = [f"{waits}. {messages.advice_of(held.remedy)}"]
@@ -237,7 +237,7 @@ def _failure(vmi: Object, cluster: Cluster) -> str:
     """Return the reason of the last failure, without the names of calls; empty: none is known."""
     states = [each.at("status", "migrationState") for each in migrations.of_vmi(vmi, cluster)]
     reason = states[-1]["failureReason"].text if states else ""
-    return vm_states_failures.pair_words(migration_failures.essence(reason)) if reason else ""
+    return migration_failures.pair_words(migration_failures.essence(reason)) if reason else ""
 
 
 def _remedy(vmi: Object, cluster: Cluster) -> str:

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.starts import exceeded_quotas
 from virt_admit.forecasts.drain.starts.storage import clone_permissions, unadopted_claims
 from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.placement.refusals import exceeded_quotas
 from virt_admit.model.commands import kubectl, merge_patch, typed
 from virt_admit.model.evidence.writes import refused_writes
 from virt_admit.model.kubernetes import clock, events

@@ -16,13 +16,12 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import STARTS, Webhook
-from virt_admit.forecasts.drain.starts import exceeded_quotas
 from virt_admit.forecasts.drain.starts.devices import unpermitted_devices
 from virt_admit.forecasts.drain.states import stuck_starts
-from virt_admit.forecasts.placement import quotas
+from virt_admit.forecasts.placement.refusals import exceeded_quotas
 from virt_admit.model.commands import about, and_then, argument, kubectl, shell, typed, virtctl
 from virt_admit.model.evidence import forbidden_pods
-from virt_admit.model.evidence.writes import missing_services, service_callers
+from virt_admit.model.evidence.writes import missing_services, quota_writers, service_callers
 from virt_admit.model.kubernetes import clock, kinds, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -121,9 +120,9 @@ def _by_own_count(namespace: str, cluster: Cluster) -> tuple[str, bool]:
     own = [
         quota
         for quota in cluster.known(RESOURCE_QUOTA, namespace)
-        if quota.label(quotas.OF_RANCHER).text == "true"
+        if quota_writers.is_of_rancher(quota)
     ]
-    words = next((quotas.raising(each.name, namespace, each)[0] for each in own), _RAISE)
+    words = next((quota_writers.raising(each.name, namespace, each)[0] for each in own), _RAISE)
     remedy = f"{words}, stop another VM there, or make this one smaller"
     return remedy, bool(own) and all(map(exceeded_quotas.has_room, own))
 

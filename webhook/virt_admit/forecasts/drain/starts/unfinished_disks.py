@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import exceeded_quotas, filling_pods, waiting_disks
-from virt_admit.forecasts.drain.starts.exceeded_quotas import ExceededQuota
+from virt_admit.forecasts.drain.starts import filling_pods, waiting_disks
 from virt_admit.forecasts.drain.starts.filling_pods import FillingPods
 from virt_admit.forecasts.drain.starts.storage import (
     absent_workers,
@@ -24,6 +23,8 @@ from virt_admit.forecasts.drain.starts.storage import (
     provisioners,
     scratch_claims,
 )
+from virt_admit.forecasts.placement.refusals import exceeded_quotas
+from virt_admit.forecasts.placement.refusals.exceeded_quotas import ExceededQuota
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import about, kubectl, logs_of
 from virt_admit.model.evidence import container_states

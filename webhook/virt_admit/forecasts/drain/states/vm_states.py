@@ -29,7 +29,7 @@ from virt_admit.forecasts.drain.states import (
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, PLACED, Flag, State, VmState
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import webhook_deadlocks
-from virt_admit.forecasts.placement.starts import pod_starts
+from virt_admit.forecasts.placement.starts import ovn_ports, pod_starts
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM
@@ -43,6 +43,7 @@ from virt_admit.model.kubevirt.instances import (
     vmis,
     vms,
 )
+from virt_admit.model.kubevirt.launcher import missing_network_info
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
@@ -51,9 +52,11 @@ from virt_admit.model.node_updates import node_phases
 READS: Final = union(
     candidates.READS,
     pod_starts.READS,
+    ovn_ports.READS,
     migrations.READS,
     migration_timeouts.READS,
     launcher_changes.READS,
+    missing_network_info.READS,
     webhook_deadlocks.READS,
     {
         VMI: ("status",),

@@ -25,6 +25,7 @@ from virt_admit.model.kubevirt.instances import (
 )
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
+from virt_admit.model.kubevirt.launcher import missing_network_info
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import count, cut_middle, names, sentence
 from virt_admit.model.problems import Problem, ProblemCause
@@ -350,13 +351,20 @@ def remedy(text: str) -> str:
     return f"{next(found, 'remove the cause that its events name')}, and see the last one"
 
 
+def of_one_vm(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
+    """Return why no node takes a VMI until it stops, by the words of a failed migration."""
+    return storage.held_by_swtpm(vmi, failure) or missing_network_info.problem(
+        vmi, failure, cluster
+    )
+
+
 def failing(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why the next migration fails like the last ones, which a repetition might have
     repaired; None: it may not.
     """
     failed = migration_failures.in_a_row(vmi, cluster)
     moment = [each for each in failed if each.kind is FailureClass.MOMENT]
-    held = storage.held_by_swtpm(vmi, moment[-1].text) if moment else None
+    held = of_one_vm(vmi, moment[-1].text, cluster) if moment else None
     if held is not None:
         return held._replace(reason=f"each migration fails, {len(moment)} so far: {held.reason}")
     if (
@@ -399,23 +407,11 @@ def _placed_on_its_own_node(vmi: Object, node: str, reason: str) -> Problem:
 def _pairs(impossible: dict[str, str]) -> str:
     nodes: dict[str, list[str]] = {}
     for node, text in sorted(impossible.items()):
-        nodes.setdefault(pair_words(text), []).append(node)
+        nodes.setdefault(migration_failures.pair_words(text), []).append(node)
     width = 120 if len(nodes) > 1 else 200
     return "; ".join(
         f"{names(some)}: {cut_middle(text, width)}" for text, some in list(nodes.items())[:3]
     )
-
-
-def pair_words(text: str) -> str:
-    """Return what a node lacks or has too much, instead of libvirt's sentence."""
-    for libvirt, words in (
-        ("missing features: ", "it lacks "),
-        ("extra features: ", "the guest must not have "),
-    ):
-        _, found, features = text.partition(libvirt)
-        if found:
-            return f"{words}{features}"
-    return text
 
 
 def without_impossible(
@@ -429,11 +425,11 @@ def without_impossible(
     impossible = migration_failures.impossible_targets(vmi, cluster)
     if not impossible:
         return target
-    launcher = launcher_changes.of_cpu(vmi, cluster)
+    launcher, words = launcher_changes.of_cpu(vmi, cluster), migration_failures.pair_words
     judged = {
         **target.placement.judged,
         **{
-            node: f"its migration failed: {text if launcher else pair_words(text)}"
+            node: f"its migration failed: {text if launcher else words(text)}"
             for node, text in impossible.items()
         },
     }

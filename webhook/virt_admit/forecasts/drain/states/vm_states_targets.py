@@ -22,12 +22,12 @@ from virt_admit.forecasts.placement import candidates, quotas, running_launchers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import (
     missing_networks,
-    network_plugins,
     unpullable_images,
     webhook_deadlocks,
 )
 from virt_admit.forecasts.placement.components.webhook_deadlocks import RefusedPods
-from virt_admit.forecasts.placement.starts import pod_starts, started_pods, volume_starts
+from virt_admit.forecasts.placement.refusals import exceeded_quotas
+from virt_admit.forecasts.placement.starts import ovn_ports, pod_starts, volume_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.evidence.writes import admission_policies
 from virt_admit.model.evidence.writes.admission_policies import AdmissionPolicy
@@ -38,7 +38,7 @@ from virt_admit.model.kubernetes.kinds import POD, VM, VMI, Kind
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, networks, vms
-from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
+from virt_admit.model.kubevirt.launcher import lost_surcharges, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut_middle, names
@@ -81,10 +81,23 @@ def not_created(
     if not said:
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
+    if (exceeded := _exceeded(vmi, reason, said, cluster)) is not None:
+        return exceeded
     remedy = pod_refusals.remedy(vmi, said, cluster) or typed("correct what this names", described)
     return Ruling(
         StateEffect.BLOCKS, f"{reason}: {cut_middle(said, 200)}", remedy, ProblemCause.NOT_CREATED
     )
+
+
+def _exceeded(vmi: Object, reason: str, said: str, cluster: Cluster) -> Ruling | None:
+    """Return what a quota lacks that refuses the pod; None: none does, or it has room now."""
+    found = exceeded_quotas.of(said, vms.namespace_of(vmi), cluster=cluster)
+    if found is None or found.fits:
+        return None
+    lost = lost_surcharges.of(vmi, found.quota, cluster)
+    why = f"{reason}: {found.refusal}{found.alone}{lost}"
+    remedy = f"{found.remedy}{lost_surcharges.AFTER if lost else ''}"
+    return Ruling(StateEffect.BLOCKS, why, remedy, ProblemCause.QUOTA)
 
 
 def _denied(vmi: Object, found: VmState, kind: Kind, cluster: Cluster) -> AdmissionPolicy | None:
@@ -169,7 +182,7 @@ def no_target(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
         refused = quotas.refusal(vmi, cluster)
     except Unseen:
         refused = None
-    if refused is None or ruled.effect is StateEffect.UNKNOWN:
+    if refused is None or ruled.effect is StateEffect.UNKNOWN or ruled.cause is ProblemCause.QUOTA:
         return ruled
     remedy = typed(refused.remedy, refused.command) if refused.command else refused.remedy
     return ruled._replace(reason=f"{ruled.reason} ({refused.reason})", remedy=remedy)
@@ -301,9 +314,9 @@ def _started_late(
     since = clock.instant(failed[0].created) if failed else None
     fault = pod_starts.fault(pod, cluster, since) if pod is not None else None
     if pod is not None and fault is not None:
-        waits = _waits_for_migration(vmi, found, pod, cluster)
-        if waits is not None:
-            return waits._replace(reason=f"{reason}: {waits.reason}{until}")
+        port = ovn_ports.problem(vmi, found.migration, pod, cluster)
+        if port is not None:
+            return Ruling(StateEffect.UNKNOWN, f"{reason}: {port.reason}{until}", port.remedy)
         if image := unpullable_images.of_target(pod, vmi, cluster):
             remedy = typed(image.remedy, virtctl("restart", vmi.name, vms.namespace_of(vmi)))
             words = f"{reason}: {image.what}. Each retry fails alike{until}"
@@ -396,48 +409,6 @@ def without_failing(target: SchedulingTarget, found: VmState, cluster: Cluster) 
     why = f"its target pod does not start there: {fault.brief}"
     judged = {**target.placement.judged, on: why}
     return target._replace(placement=replace(target.placement, judged=judged))
-
-
-def _waits_for_migration(
-    vmi: Object, found: VmState, pod: Object, cluster: Cluster
-) -> Ruling | None:
-    """Return that a target pod and its migration wait for each other; None: they do not,
-    as far as is known.
-    """
-    volumes = [
-        each["name"].text or "?"
-        for each in vmi.at("spec", "volumes").items()
-        if launcher_pod.is_hotplugged(each)
-    ]
-    pending = (
-        found.migration is not None and found.migration.at("status", "phase").text == "Pending"
-    )
-    port = (
-        network_plugins.waits_for_migration(started_pods.of(pod, cluster).said, cluster)
-        if volumes and pending
-        else ""
-    )
-    if not port:
-        return None
-    reason = (
-        f"{port}. Kube-OVN prepares it only after the phase Pending of the migration, and KubeVirt "
-        "ends that phase only when this pod is ready, because of hotplugged volume "
-        f"{names(volumes)}: on every node they wait for each other"
-    )
-    unplug = shell(
-        "virtctl",
-        "removevolume",
-        argument(vmi.name),
-        f"--volume-name={volumes[0]}",
-        "-n",
-        vms.namespace_of(vmi),
-    )
-    ways = (
-        "run a release of Kube-OVN that has this fixed, or its controller with "
-        "enable-live-migration-optimize=false; or stop the VM for the drain, or unplug volume "
-        f"{names(volumes)} until it has moved"
-    )
-    return Ruling(StateEffect.UNKNOWN, reason, typed(ways, unplug))
 
 
 def _target(found: VmState, cluster: Cluster) -> Object | None:

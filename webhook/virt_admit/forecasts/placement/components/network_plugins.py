@@ -31,7 +31,12 @@ from virt_admit.model.messages import count, cut_middle, names
 
 READS: Final[Reads] = union(
     full_ranges.READS,
-    {POD: ("metadata.labels", "spec.hostNetwork", "spec.nodeName", "status.phase")},
+    {
+        POD: (
+            *("metadata.labels", "spec.containers.args", "spec.hostNetwork", "spec.nodeName"),
+            "status.phase",
+        )
+    },
 )
 
 NAMED: Final = re.compile(r'plugin type=\\?"([\w.-]{1,60})\\?"')
@@ -40,9 +45,9 @@ NAMED: Final = re.compile(r'plugin type=\\?"([\w.-]{1,60})\\?"')
 
 An error within an error has its quotes escaped.
 """
-_KUBE_OVN: Final = "kube-ovn"
+KUBE_OVN: Final = "kube-ovn"
 _NO_PORT: Final = re.compile(r"ovs interface \S{1,60} (is not ready(?: after \w{1,9})?)")
-_OFF: Final = "enable-live-migration-optimize=false"
+OFF: Final = "enable-live-migration-optimize=false"
 
 
 def remedy(
@@ -395,25 +400,27 @@ _TAKEN: Final = re.compile(
 )
 
 
+def ovn_controllers(cluster: Cluster) -> list[Object]:
+    """Return the pods of Kube-OVN's controller."""
+    return [pod for pod in cluster.known(POD) if pod.name.startswith(f"{KUBE_OVN}-controller-")]
+
+
 def waits_for_migration(said: str, cluster: Cluster) -> str:
     """Return that a target pod has no network since Kube-OVN prepares its port later in the
     migration; empty: it has.
 
-    ``said``: what its kubelet says. It is so only for VMs with hotplugged volumes.
+    ``said``: what its kubelet says.
     """
     plugin, port = NAMED.search(said), _NO_PORT.search(said)
-    if plugin is None or plugin[1] != _KUBE_OVN or port is None:
+    if plugin is None or plugin[1] != KUBE_OVN or port is None:
         return ""
-    controllers = (
-        pod for pod in cluster.known(POD) if pod.name.startswith(f"{_KUBE_OVN}-controller-")
-    )
     arguments = (
         each.text or ""
-        for pod in controllers
+        for pod in ovn_controllers(cluster)
         for box in pod.at("spec", "containers").items()
         for each in box["args"].items()
     )
-    return "" if any(_OFF in each for each in arguments) else f"its ovs interface {port[1]}"
+    return "" if any(OFF in each for each in arguments) else f"its ovs interface {port[1]}"
 
 
 def _served(node: str, since: datetime | None, cluster: Cluster) -> Object | None:

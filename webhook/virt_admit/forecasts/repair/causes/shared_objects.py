@@ -28,6 +28,7 @@ from virt_admit.forecasts.repair.repair_plan import (
     StepCheck,
 )
 from virt_admit.model import machine_pools
+from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
@@ -103,6 +104,8 @@ def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     if problem.subject.kind is not RESOURCE_QUOTA:
         return _UNEXPLAINED
     quota = _object(problem.subject, cluster)
+    if quota_writers.is_of_rancher(quota):
+        return "Rancher writes it: raise the limits of the namespace in its project"
     most: dict[str, int] = {}
     for vm in problem.vms:
         vmi = cluster.get(VMI, vm.namespace, vm.name)

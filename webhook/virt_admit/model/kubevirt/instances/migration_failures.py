@@ -302,3 +302,15 @@ def _of_qemu(text: str) -> str:
     lines = [line.strip() for line in _QEMU_LINE.split(text)[1:]]
     said = [line for line in lines if line and not line.startswith("warning: ")]
     return ", ".join(line for line in said if line != _CONCLUSION or len(said) == 1) or text
+
+
+def pair_words(text: str) -> str:
+    """Return what a node lacks or has too much, instead of libvirt's sentence."""
+    for libvirt, words in (
+        ("missing features: ", "it lacks "),
+        ("extra features: ", "the guest must not have "),
+    ):
+        _, found, features = text.partition(libvirt)
+        if found:
+            return f"{words}{features}"
+    return text

@@ -88,6 +88,10 @@ class Feature(enum.Enum):
         "pods that attach volumes of a running VMI are not evicted",
         Version(1, 6, 1),
     )
+    TARGET_NETWORK_INFO = (
+        "target pods of migrations have the annotation kubevirt.io/network-info",
+        Version(1, 6, 3),
+    )
     COPIED_DISKS_COUNT = (
         "completionTimeoutPerGiB counts the disks that a migration copies",
         Version(1, 7, 2),

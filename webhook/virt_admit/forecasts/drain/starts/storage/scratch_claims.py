@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.starts import exceeded_quotas
-from virt_admit.forecasts.drain.starts.exceeded_quotas import Filling
 from virt_admit.forecasts.drain.starts.storage import absent_workers
+from virt_admit.forecasts.placement.refusals import exceeded_quotas
+from virt_admit.forecasts.placement.refusals.exceeded_quotas import Filling
 from virt_admit.model.commands import about, kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import clock, events, nodes
 from virt_admit.model.kubernetes.cluster import Cluster

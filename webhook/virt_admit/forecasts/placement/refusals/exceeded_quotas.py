@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import quotas
 from virt_admit.model.commands import typed
+from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Object
@@ -31,7 +32,7 @@ from virt_admit.model.scheduler.resources import CPU, MEMORY, amount, show
 _POPULATORS: Final = "cdi.kubevirt.io/storage.usePopulator"
 READS: Final[Reads] = {
     DATA_VOLUME: (f"metadata.annotations.{_POPULATORS}", "spec.contentType", "spec.source"),
-    RESOURCE_QUOTA: ("spec", "status", f"metadata.labels.{quotas.OF_RANCHER}"),
+    RESOURCE_QUOTA: ("spec", "status", *quota_writers.READS[RESOURCE_QUOTA]),
 }
 
 _REFUSED: Final = re.compile(
@@ -61,6 +62,8 @@ class ExceededQuota(NamedTuple):
     """What to add to these where the object alone is larger than the quota."""
     fits: bool = False
     """Whether the quota is known to have room for it by now."""
+    quota: Object | None = None
+    """None: not known."""
 
 
 class Filling(NamedTuple):
@@ -157,7 +160,7 @@ def of(
             f"{_at_most(name, limit - used, asked, held, temporary)}"
         )
     least = f" to at least {names(wanted, 200)}" if wanted else ""
-    first, command = quotas.raising(found["quota"], namespace, quota, least)
+    first, command = quota_writers.raising(found["quota"], namespace, quota, least)
     ways = ", or ".join((first, *spare))
     begin = f"{_TWICE} ({refused}), which is refused: " if temporary else ""
     refusal = f"{begin}{cut(found[0], _LONGEST)}"
@@ -168,6 +171,7 @@ def of(
         refusal,
         alone,
         _fits(amounts["requested"], quota),
+        quota,
     )
 
 

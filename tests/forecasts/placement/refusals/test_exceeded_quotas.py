@@ -3,8 +3,8 @@
 import pytest
 
 from tests.builders import manifest
-from virt_admit.forecasts.drain.starts import exceeded_quotas
-from virt_admit.forecasts.drain.starts.exceeded_quotas import Filling
+from virt_admit.forecasts.placement.refusals import exceeded_quotas
+from virt_admit.forecasts.placement.refusals.exceeded_quotas import Filling
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 STORAGE = "requested: requests.storage=20Gi, used: requests.storage=90Gi, limited: {0}=100Gi"
@@ -116,3 +116,35 @@ def test_a_quota_of_rancher_is_raised_there(of_rancher):
     assert ("in its Rancher project to at least limits.memory 5Gi" in found.remedy) is of_rancher
     assert ("kubectl edit resourcequota q -n shop" in found.remedy) is not of_rancher
     assert "free 1Gi of limits.memory there" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("metadata", "way"),
+    [
+        (
+            {
+                "ownerReferences": [
+                    {
+                        "apiVersion": "aaq.kubevirt.io/v1alpha1",
+                        "kind": "ApplicationAwareResourceQuota",
+                        "name": "team",
+                        "controller": True,
+                    }
+                ]
+            },
+            "raise ApplicationAwareResourceQuota team to at least limits.memory 5Gi, which writes "
+            "ResourceQuota q",
+        ),
+        (
+            {"labels": {"argocd.argoproj.io/instance": "quotas"}},
+            "raise ResourceQuota q to at least limits.memory 5Gi in Argo CD application quotas",
+        ),
+    ],
+)
+def test_a_quota_is_raised_where_it_is_written(metadata, way):
+    hard = {"hard": {"limits.memory": "4Gi"}}
+    quota = manifest("v1", "ResourceQuota", "q", "shop", metadata=metadata, spec=hard)
+    figures = "requested: limits.memory=1Gi, used: limits.memory=4Gi, limited: limits.memory=4Gi"
+    said = f'pods "p" is forbidden: exceeded quota: q, {figures}'
+    found = exceeded_quotas.of(said, "shop", cluster=Snapshot([quota]))
+    assert found.remedy.startswith(way)
