@@ -26,7 +26,7 @@ def node_of_two_custom_pools() -> Incident:
     ]
     roles(items, "n3", "infra", "gpu")
     says = (
-        "stops at n3: n3 matches the custom MachineConfigPools gpu, infra",
+        "leaves out n3: n3 matches the custom MachineConfigPools gpu, infra",
         "begins now, ends +10 min: n1",
     )
     source = "https://github.com/openshift/machine-config-operator/pull/571"

@@ -314,7 +314,8 @@ def _vms(result: Rehearsal) -> Iterator[str]:
     moves = Counter(vm.moves for vm in result.vms if not vm.is_down_in_place)
     number = "all" if len(down) == len(result.vms) else len(down)
     total, place = count(len(result.vms), "VM"), f"{number} shut down on their nodes"
-    before = " before it stops" if result.nodes_complete is False else ""
+    halts = result.nodes_complete is False and not all(map(leaves_out, result.stops))
+    before = " before it stops" if halts else ""
     if moves.keys() - {0}:
         counted = (
             f"{each} {_TIMES.get(times, f'{times} times')}" for times, each in sorted(moves.items())
