@@ -95,12 +95,12 @@ def ask(rule, case, obj, old, others):
 
 @pytest.mark.parametrize("rule", list(RULES), ids=lambda rule: rule.id)
 def test_a_rule_survives_any_single_fault(rule):
-    """Each field of each case holds junk once: in the object, in the one before,
-    and in the cluster.
+    """Each field of each case holds junk once: in the object, in the one before, and in each
+    object of the cluster.
 
     More of it: ``make verify-random``.
     """
-    turn = count()
+    turn, tried = count(), set()
     for case in (case for each, case in CASES if each is rule):
         obj, old, others = case["object"], case.get("old"), case.get("cluster", [])
         for path in filter(is_faithful, places(obj)):
@@ -118,13 +118,24 @@ def test_a_rule_survives_any_single_fault(rule):
                     junk,
                 )
         for path in filter(is_faithful, places(others)):
-            if len(path) > 1:
+            if len(path) > 1 and is_new(others[path[0]], path[1:], tried):
                 junk = JUNK[next(turn) % len(JUNK)]
                 assert not ask(rule, case, obj, old, put(others, path, junk)).error, (
                     case["name"],
                     path,
                     junk,
                 )
+
+
+def is_new(obj, path, tried):
+    """Return whether a field of an object of the cluster has not held junk yet: cases share such
+    objects.
+    """
+    key = json.dumps(obj, sort_keys=True), path
+    if key in tried:
+        return False
+    tried.add(key)
+    return True
 
 
 def some(values, turn):

@@ -31,11 +31,22 @@ def told(*, labels=OF_RANCHER, cpu="26", base=BASE, surcharge=SURCHARGE, **annot
 
 
 def test_what_was_added_is_gone_with_who_wrote_it():
-    assert told() == (
+    found = told()
+    assert found.reason == (
         ". Rancher's agent wrote spec.hard back to the limits of Namespace shop (limits.cpu 26) at "
         "2024-12-17 09:32 UTC, after Harvester had raised it for migrations (annotation "
         "harvesterhci.io/migrating-db), and Harvester before 1.4.2 does not raise it again"
     )
+    assert "(limits.cpu 30), as Harvester refuses other limits" in found.remedy
+    assert found.command == (
+        "kubectl patch resourcequota q -n shop --type=merge -p "
+        """'{"spec":{"hard":{"limits.cpu":"30"}}}'"""
+    )
+
+
+def test_what_was_added_for_all_migrations_is_given_back():
+    other = {"harvesterhci.io/migrating-web": '{"limits.cpu":"1500m","limits.memory":"1"}'}
+    assert '"limits.cpu":"31500m"' in told(**other).command
 
 
 @pytest.mark.parametrize(

@@ -122,14 +122,13 @@ def _shortage(
     )
     least = names(wanted, 200)
     least = f" to at least {least}" if least else ""
+    reason = f"ResourceQuota {quota.name} leaves no room for a second {what}: {words}"
+    problem = problem_of(ProblemCause.QUOTA, quota)
+    if (lost := lost_surcharges.of(vmi, quota, cluster)) is not None:
+        return Problem(f"{reason}{lost.reason}", lost.whole, id=problem, command=lost.command)
     remedy, command = quota_writers.raising(quota.name, vms.namespace_of(vmi), quota, least)
-    lost = lost_surcharges.of(vmi, quota, cluster)
-    return Problem(
-        f"ResourceQuota {quota.name} leaves no room for a second {what}: {words}{lost}",
-        f"{remedy}{lost_surcharges.AFTER if lost else _OR_AAQ if command else ''}",
-        id=problem_of(ProblemCause.QUOTA, quota),
-        command=command,
-    )
+    way = f"{remedy}{_OR_AAQ if command else ''}"
+    return Problem(reason, way, id=problem, command=command)
 
 
 _OR_AAQ: Final = ", or count VMs with an ApplicationAwareResourceQuota"

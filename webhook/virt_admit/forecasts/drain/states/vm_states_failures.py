@@ -366,7 +366,9 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
     moment = [each for each in failed if each.kind is FailureClass.MOMENT]
     held = of_one_vm(vmi, moment[-1].text, cluster) if moment else None
     if held is not None:
-        return held._replace(reason=f"each migration fails, {len(moment)} so far: {held.reason}")
+        return held._replace(
+            reason=f"each migration fails, as the last {len(moment)} did: {held.reason}"
+        )
     if (
         moment
         and migration_failures.is_of_post_copy(moment[-1])

@@ -95,8 +95,8 @@ def _exceeded(vmi: Object, reason: str, said: str, cluster: Cluster) -> Ruling |
     if found is None or found.fits:
         return None
     lost = lost_surcharges.of(vmi, found.quota, cluster)
-    why = f"{reason}: {found.refusal}{found.alone}{lost}"
-    remedy = f"{found.remedy}{lost_surcharges.AFTER if lost else ''}"
+    why = f"{reason}: {found.refusal}{found.alone}{lost.reason if lost is not None else ''}"
+    remedy = lost.remedy if lost is not None else found.remedy
     return Ruling(StateEffect.BLOCKS, why, remedy, ProblemCause.QUOTA)
 
 

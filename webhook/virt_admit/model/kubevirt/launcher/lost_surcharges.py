@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+from virt_admit.model.commands import merge_patch, typed
 from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -16,7 +17,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
-from virt_admit.model.scheduler.resources import amount, are_quantities, show
+from virt_admit.model.scheduler.resources import CPU, amount, are_quantities, show
 
 _SURCHARGE: Final = "harvesterhci.io/migrating-"
 _UNSCALED: Final = "harvesterhci.io/skipResourceQuotaAutoScaling"
@@ -25,40 +26,65 @@ READS: Final[Reads] = union(
     {RESOURCE_QUOTA: ("spec.hard",), NAMESPACE: (f"metadata.annotations.{quota_writers.BASE}",)},
 )
 _BASES: Final = {"limits.cpu": "limitsCpu", "limits.memory": "limitsMemory"}
-AFTER: Final = (
-    ", and lower them again after the migrations; update Harvester to 1.4.2 or later, which raises "
-    "it again by itself"
+_AFTER: Final = (
+    "Harvester takes off what it added as each of them ends. Update it to 1.4.2 or later, which "
+    "writes it again by itself"
 )
 
 
-def of(vmi: Object, quota: Object | None, cluster: Cluster) -> str:
-    """Return that a quota has lost what Harvester added for the migration of a VMI, with who wrote
-    it; empty: it has not, or not known.
+class LostSurcharge(NamedTuple):
+    """What a quota has lost of what Harvester added for migrations."""
+
+    reason: str
+    """With who wrote it back, to be put behind what the quota lacks."""
+    words: str
+    """What gives it back. Harvester's webhook refuses other limits of the namespace meanwhile
+    (pkg/webhook/resources/namespace/validator.go#Update)."""
+    command: str
+
+    @property
+    def remedy(self) -> str:
+        """The words with their command."""
+        return typed(self.words, self.command, _AFTER)
+
+    @property
+    def whole(self) -> str:
+        """The words without the command."""
+        return f"{self.words}; {_AFTER}"
+
+
+def of(vmi: Object, quota: Object | None, cluster: Cluster) -> LostSurcharge | None:
+    """Return what a quota has lost that Harvester added for the migration of a VMI; None: nothing,
+    or not known.
     """
     if quota is None or not quota_writers.is_of_rancher(quota) or is_unscaled(quota):
-        return ""
-    key = surcharge_key(vmi)
-    added = _parsed(quota.annotations.get(key))
+        return None
+    added = _parsed(quota.annotations.get(surcharge_key(vmi)))
     namespace = find(cluster, NAMESPACE, "", quota.namespace)
     said = namespace.annotations.get(quota_writers.BASE) if namespace is not None else None
     limit = _parsed(said).get("limit")
     base = limit if isinstance(limit, dict) else {}
     hard = quota.at("spec", "hard").map
-    lost = []
+    raised = sorted(key for key in quota.annotations if key.startswith(_SURCHARGE))
+    lost: list[str] = []
+    whole: dict[str, int] = {}
     for name, field in _BASES.items():
-        found = {"added": added.get(name), "base": base.get(field), "hard": hard.get(name)}
-        if not all(isinstance(value, str) and value for value in found.values()):
-            continue
-        if not all(are_quantities({name: value}) for value in found.values()):
+        values = added.get(name), base.get(field), hard.get(name)
+        if not all(isinstance(each, str) and are_quantities({name: each}) for each in values):
             continue
         resource = name.removeprefix("limits.")
-        more, least, most = (amount(resource, value) for value in found.values())
+        more, least, most = (amount(resource, each) for each in values)
         if more > 0 and most <= least:
             lost.append(f"{name} {show(resource, most)}")
+            every = (_parsed(quota.annotations[key]).get(name) for key in raised)
+            whole[resource] = least + sum(amount(resource, each) for each in every)
     if not lost:
-        return ""
-    raised = sorted(key for key in quota.annotations if key.startswith(_SURCHARGE))
+        return None
     keys = f"annotation{'s' if len(raised) > 1 else ''} {names(raised, 200)}"
+    return LostSurcharge(_reason(quota, lost, keys), *_step(quota, whole))
+
+
+def _reason(quota: Object, lost: Sequence[str], keys: str) -> str:
     manager, time = quota_writers.last_writer(quota)
     who = {"agent": "Rancher's agent", "rancher": "Rancher"}.get(manager, f"manager {manager}")
     wrote = f"{who} wrote spec.hard back" if manager else "spec.hard was written back"
@@ -69,6 +95,22 @@ def of(vmi: Object, quota: Object | None, cluster: Cluster) -> str:
         f"Harvester had raised it for migrations ({keys}), and Harvester before 1.4.2 does not "
         "raise it again"
     )
+
+
+def _step(quota: Object, whole: Mapping[str, int]) -> tuple[str, str]:
+    """Return the step that gives a quota its limits and all surcharges, and its command."""
+    told = ", ".join(f"limits.{each} {show(each, value)}" for each, value in whole.items())
+    words = (
+        f"set spec.hard of ResourceQuota {quota.name} to the limits of its namespace and these "
+        f"annotations together ({told}), as Harvester refuses other limits of the namespace until "
+        "those migrations have ended"
+    )
+    exact = {
+        f"limits.{each}": show(each, value) if each == CPU else str(value)
+        for each, value in whole.items()
+    }
+    hard = {"spec": {"hard": exact}}
+    return words, merge_patch(RESOURCE_QUOTA, quota.name, quota.namespace, hard)
 
 
 def is_unscaled(quota: Object) -> bool:
