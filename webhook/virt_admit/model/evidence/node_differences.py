@@ -12,7 +12,7 @@ from typing import Final
 from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.model.kubernetes.nodes import HOSTNAME, SCHEDULABLE, is_control_plane
+from virt_admit.model.kubernetes.nodes import HOSTNAME, SCHEDULABLE, is_control_plane, is_of_moment
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
@@ -35,8 +35,6 @@ _OF_PROCESSOR: Final = re.compile(
 )
 """Labels by which KubeVirt tells processors apart: their consequences are said for each VM."""
 _OF_MOMENT: Final = re.compile(rf"{re.escape(SCHEDULABLE)}|{re.escape(HOSTNAME)}|.*heartbeat.*")
-_CONDITION: Final = "node.kubernetes.io/"
-"""How taints begin that repeat a cordon or a condition."""
 _SECRET: Final = re.compile(r"(?i)passw|secret|token|credential|private")
 _OWN: Final = re.compile(
     r"\d{4}-\d\d-\d\dT|\d+\.\d+\.\d+\.\d+|[0-9a-f]{12,}|[0-9a-f]{8}-[0-9a-f]{4}-|:[0-9a-f]*:"
@@ -103,7 +101,7 @@ def _facts(node: Object) -> Mapping[str, str]:
     }
     for taint in node.at("spec", "taints").items():
         key = taint["key"].text or ""
-        if key and not key.startswith(_CONDITION):
+        if key and not is_of_moment(taint):
             said = taint["value"].text, taint["effect"].text
             found[f"taint {key}"] = ":".join(filter(None, said))
     for key in _INFO:

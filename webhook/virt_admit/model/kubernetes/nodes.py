@@ -60,9 +60,7 @@ def _lasting(node: Object) -> Object:
 
     The taints of the node controllers go too: they repeat the cordon and the conditions.
     """
-    taints = [
-        taint.value for taint in node.at("spec", "taints").items() if not _is_of_moment(taint)
-    ]
+    taints = [taint.value for taint in node.at("spec", "taints").items() if not is_of_moment(taint)]
     allocatable = node.at("status", "allocatable")
     return Object(
         {
@@ -75,7 +73,8 @@ def _lasting(node: Object) -> Object:
     )
 
 
-def _is_of_moment(taint: Field) -> bool:
+def is_of_moment(taint: Field) -> bool:
+    """Whether a taint repeats a cordon or a condition of its node."""
     return (taint["key"].text or "").startswith("node.kubernetes.io/")
 
 

@@ -238,7 +238,7 @@ def leaves_out(stop: Stop) -> bool:
 
 
 def _causes(stops: Sequence[Stop]) -> int:
-    """Return how many causes stops have: one that ends with what stops a node is no other one."""
+    """Return how many causes stops have, without those that only lead to what stops a node."""
     ends = {shell("virt-admit", "drain", argument(stop.node)) for stop in stops if stop.node}
     own = [stop for stop in stops if stop.node or command_of(stop.remedy) not in ends]
     return len(grouped(own))
@@ -286,7 +286,7 @@ def _if_fixed(result: Rehearsal) -> Iterator[str]:
 def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
     waves = result.waves
     under_way = result.progress.in_flight if result.progress is not None else ()
-    flying = {each.node for each in under_way}
+    flying, kept = {each.node for each in under_way}, _maintained(result)
     shown = waves if len(waves) <= _MOST else [*waves[: _MOST - 1], waves[-1]]
     for number, wave in enumerate(shown):
         if number == _MOST - 1 and len(waves) > _MOST:
@@ -295,8 +295,8 @@ def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
         at = f"after {before(result.driver)}" if first else when(wave.start, start)
         begins = "has begun" if flying.issuperset(wave.nodes) else f"begins {at}"
         times = f"{begins}, ends {when(wave.end, start)}"
-        kept = _maintained(result).issuperset(wave.nodes)
-        yield f"  {'in maintenance, not counted' if kept else times}: {some(wave.nodes)}"
+        told = "in maintenance, not counted" if kept.issuperset(wave.nodes) else times
+        yield f"  {told}: {some(wave.nodes)}"
     if waves:
         yield ""
 

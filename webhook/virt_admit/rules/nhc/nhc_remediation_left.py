@@ -6,7 +6,7 @@ out before. As long as ``status.unhealthyNodes`` lists one, the check stays in R
 operator's webhook refuses to delete it, and each change of its selector and its remediators.
 
 **Fix.** Delete the object that is left, as the finding says, and its finalizer if it stays. Where
-there is no object any more, take the node out of ``status.unhealthyNodes``. Then update the Node
+that object is gone, take the node out of ``status.unhealthyNodes``. Then update the Node
 Health Check Operator and Self Node Remediation, so that it does not happen again.
 """
 

@@ -171,10 +171,7 @@ def written_later(demanded: Iterable[str], labels: Mapping[str, object]) -> froz
     return frozenset(
         key
         for key in demanded
-        if (
-            key.startswith(machine_types.LABEL)
-            and not any(label.startswith(machine_types.LABEL) for label in labels)
-        )
+        if (key.startswith(machine_types.LABEL) and not machine_types.any_in(labels))
         or (
             key == CPU_MANAGER
             and CPU_MANAGER not in labels

@@ -6,11 +6,11 @@ pkg/virt-handler/node-labeller/node_labeller.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
-from virt_admit.model.kubernetes.objects import Field
 from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
 from virt_admit.model.kubevirt.settings.versions import Version, has_release
 
@@ -41,12 +41,13 @@ def are_demanded(cluster: Cluster) -> bool:
     """
     if not has_release(cluster, _SINCE):
         return False
-    if any(_is_in(node.metadata["labels"]) for node in cluster.known(NODE)):
+    if any(any_in(node.metadata["labels"].map) for node in cluster.known(NODE)):
         return True
     pods = (pod for pod in cluster.known(POD) if pod.labels.get("kubevirt.io") == "virt-launcher")
-    selectors = [found for pod in pods if (found := pod.at("spec", "nodeSelector")).is_map]
-    return not selectors or any(map(_is_in, selectors))
+    selectors = [found.map for pod in pods if (found := pod.at("spec", "nodeSelector")).is_map]
+    return not selectors or any(map(any_in, selectors))
 
 
-def _is_in(labels: Field) -> bool:
-    return any(key.startswith(LABEL) for key in labels.map)
+def any_in(labels: Iterable[str]) -> bool:
+    """Return whether one of these labels is about a machine type."""
+    return any(key.startswith(LABEL) for key in labels)
