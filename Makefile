@@ -75,13 +75,15 @@ unit: .venv/.ready
 test-lowest: .lowest/.ready
 	@$(MAKE) --no-print-directory unit BIN=.lowest/bin
 
-.PHONY: browser
 NPM_PACKAGES := playwright-core@1.65.1 axe-core@4.14.1
-## make browser   the pages in a real browser; installs Debian's Chromium (as root) and two npm packages into .browser
-browser: .venv/.ready
+.browser/.ready: Makefile
 	@command -v chromium >/dev/null || apt-get install -y -qq --no-install-recommends chromium
-	@test "$$(cat .browser/versions 2>/dev/null)" = "$(NPM_PACKAGES)" || { \
-	  npm install --silent --no-audit --no-fund --save-exact --prefix .browser $(NPM_PACKAGES) && echo "$(NPM_PACKAGES)" >.browser/versions; }
+	@npm install --silent --no-audit --no-fund --save-exact --prefix .browser $(NPM_PACKAGES)
+	@touch $@
+
+.PHONY: browser
+## make browser   the pages in a real browser; installs Debian's Chromium (as root) and two npm packages into .browser
+browser: .venv/.ready .browser/.ready
 	@VIRT_ADMIT_REQUIRE_BROWSER=1 $(BIN)/pytest -q -n0 tests/browser
 
 ## make picture   the picture of the README, made by the browser of the tests (`make browser` installs it)

@@ -40,6 +40,7 @@ LONG_FILES: Final = (
     "tests/e2e/test_scheduler_model.py",
     "tests/incidents_platform/test_live.py",
     "tests/release/test_tool.py",
+    "tests/browser/test_browser.py",
     "tests/rules/test_rules_hostile.py",
     "tests/cli/test_blindness.py",
     "tests/incidents/test_virtual_machines.py",
