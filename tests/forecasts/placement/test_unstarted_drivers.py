@@ -93,6 +93,37 @@ def test_a_driver_of_which_another_pod_runs_is_not_lacking(twin):
     assert node_drivers.because(DRIVER, "a", found) == ""
 
 
+def looping(*boxes, **fields):
+    """Return a pod of the driver, of which these containers crash again and again."""
+    loop = {"waiting": {"reason": "CrashLoopBackOff"}}
+    down = [{"name": each, "ready": False, "state": loop} for each in boxes]
+    up = [{"name": "node-driver-registrar", "ready": True, "state": {"running": {}}}]
+    return waiting(phase="Running", containerStatuses=[*down, *up], **fields)
+
+
+def test_a_driver_that_crashes_stays_registered_and_works_no_more():
+    found = cluster(looping("main"))
+
+    assert node_drivers.reasons(found)["a"][DRIVER] == (
+        f"CSI driver {DRIVER} does not work on a (pod disks-csi-node-a is not ready for 60 min: "
+        "CrashLoopBackOff)"
+    )
+    assert "kubectl logs disks-csi-node-a" in node_drivers.remedy(DRIVER, "a", found)
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [looping("liveness-probe")],
+        [looping("main", since="2026-11-26T11:57:00Z")],
+        [looping("main"), running("disks-csi-node-v")],
+    ],
+    ids=["helper", "young", "another-pod-runs"],
+)
+def test_a_driver_that_may_work_is_not_lacking(pods):
+    assert node_drivers.lacking(cluster(*pods)) == {}
+
+
 @pytest.mark.parametrize("other", [crashing("net"), crashing(namespace="other")])
 def test_pods_of_other_software_are_not_the_cause(other):
     found = cluster(waiting(), other)

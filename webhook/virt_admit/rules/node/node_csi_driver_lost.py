@@ -7,6 +7,7 @@ long after that.
 
 A pod that is there, but runs none of its containers for five minutes, registers no driver either:
 it waits for another part of the storage, as after a reboot into a kernel for which a module lacks.
+A driver that crashes again and again stays registered, and mounts and unmounts nothing meanwhile.
 
 **Fix.** Repair the pod that the finding names; until then cordon the node. Or let the DaemonSet
 tolerate the taint, where its chart or its operator sets that, or take the taint off.
@@ -66,14 +67,17 @@ def check(node: Object, context: Context) -> Findings:
 
 
 def _unstarted(node: Object, cluster: Cluster) -> Findings:
-    """Yield the drivers whose pod is there and does not start."""
+    """Yield the drivers whose pod is there and does not start, or crashes."""
     from virt_admit.forecasts.placement.components import node_drivers  # noqa: PLC0415
 
     path = node.metadata["name"].path
-    for driver in () if _runs_no_vms(node) else node_drivers.unstarted(cluster).get(node.name, ()):
+    down = (node_drivers.unstarted(cluster), node_drivers.crashing(cluster))
+    found = {each for drivers in down for each in drivers.get(node.name, ())}
+    for driver in () if _runs_no_vms(node) else sorted(found):
         why = node_drivers.because(driver, node.name, cluster)
         remedy = node_drivers.remedy(driver, node.name, cluster)
-        begin = f"CSI driver {driver} is not registered, so no volume of it can be mounted here"
+        lacks = node_drivers.state(driver, node.name, cluster)
+        begin = f"CSI driver {driver} {lacks}, so no volume of it can be mounted here"
         texts = (f"{begin}{why}. {advice_of(remedy)}", f"{begin}{why}.", f"{begin}.")
         told = check.first_that_fits(path, *texts)
         yield Finding(path, told, value=driver, command=command_of(remedy))

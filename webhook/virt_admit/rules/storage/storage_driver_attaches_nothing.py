@@ -1,10 +1,12 @@
-"""A CSI driver attaches no volume, because its login, its connection or its backend fails.
+"""A CSI driver attaches no volume, because its login, its connection or its backend fails, or
+its controller is down.
 
 **Why.** VMs that run go on, and nothing reports them. No VM with a volume of that driver starts,
 and none can migrate: its target pod needs a new attachment. A drain of its node does not end. The
 finding is about volumes that fail alike on several nodes for minutes while none has been attached,
-about keys that the driver cannot read, or about a backend that is not online: then it is open
-whether other nodes get its volumes.
+about keys that the driver cannot read, about a controller of which no pod is ready, its own or
+kube-controller-manager, or about a backend that is not online: then it is open whether other nodes
+get its volumes.
 
 **Fix.** Repair what the finding names: the backend, the keys, or the way to the storage. Drain no
 node before that.
@@ -41,7 +43,7 @@ def check(driver: Object, context: Context) -> Findings:
     from virt_admit.forecasts.placement.components.drivers import driver_faults  # noqa: PLC0415 - LateReads
 
     path = driver.metadata["name"].path
-    for fault in driver_faults.all_of(driver.name, context.cluster):
+    for fault in dict.fromkeys(driver_faults.all_of(driver.name, context.cluster)):
         if fault.error and not fault.certain:
             continue  # one volume or one node fails, which may be a fault of its own
         waits = f" Claims {names(fault.claims, 80)} wait for it." if fault.claims else ""

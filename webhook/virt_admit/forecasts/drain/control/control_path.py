@@ -25,7 +25,7 @@ from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.hindrances import Hindrance, leaves_with
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.placement.components import broken_pods, cluster_controllers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import (
@@ -62,6 +62,7 @@ from virt_admit.model.messages import sentence
 
 READS: Final[Reads] = union(
     webhook_reach.READS,
+    cluster_controllers.READS,
     virt_handlers.READS,
     awaited_return.READS,
     removed_operators.READS,
@@ -82,7 +83,7 @@ does not answer. Before, a budget for each VM protected it.
 """
 
 _RENEWED_WITHIN: Final = datetime.timedelta(minutes=2)
-"""virt-controller renews its Lease within 15 seconds.
+"""virt-controller renews its Lease within 15 seconds, kube-scheduler within two.
 One minute is the time that a listing takes.
 """
 
@@ -155,6 +156,7 @@ def of_node(cluster: Cluster, node: str) -> ControlPath:
                 HANDLER, POD.kind, *place, reason=handler.reason, remedy=handler.remedy, stops=stops
             )
         )
+    found += _unscheduled(cluster)
     found += webhook_reach.hindrances(cluster, node, without=frozenset(_judged_services(cluster)))
     return ControlPath(tuple(components), tuple(found))
 
@@ -170,7 +172,28 @@ def _without_kubevirt(removed: RemovedProduct, node: str, cluster: Cluster) -> C
 def of_migrations(cluster: Cluster, node: str) -> tuple[Hindrance, ...]:
     """Return the webhooks that keep the VMs of a node from a migration without a drain."""
     judged = frozenset(_judged_services(cluster))
-    return tuple(webhook_reach.hindrances(cluster, node, without=judged, drains=False))
+    kept = webhook_reach.hindrances(cluster, node, without=judged, drains=False)
+    return (*_unscheduled(cluster), *kept)
+
+
+def _unscheduled(cluster: Cluster) -> Iterator[Hindrance]:
+    """Yield that no pod gets a node: no target of a migration, and no VM that starts again."""
+    name = cluster_controllers.SCHEDULER
+    down = cluster_controllers.down(name, cluster)
+    renewed = _lease_age(cluster_controllers.SYSTEM, name, cluster)
+    works = renewed is not None and renewed <= _RENEWED_WITHIN  # a leader, whatever its pod says
+    if down is not None and down.id is not None and not works:
+        made = Hindrance(
+            name,
+            POD.kind,
+            down.id.namespace,
+            down.id.name,
+            reason=f"{down.reason}, so no new pod gets a node",
+            remedy=down.remedy,
+            stops=True,
+        )
+        yield made
+        yield replace(made, starts=True)
 
 
 def _judged_services(cluster: Cluster) -> Iterator[tuple[str, str]]:
@@ -277,7 +300,8 @@ def _controller(cluster: Cluster) -> _State | str | None:
     if (
         isinstance(state, _State)
         and not state.problem
-        and (late := _lease_age(state.namespace, cluster))
+        and (late := _lease_age(state.namespace, CONTROLLER, cluster))
+        and late > _RENEWED_WITHIN
     ):
         problem = (
             f"virt-controller has not renewed its Lease for {int(late.total_seconds() // 60)} "
@@ -291,15 +315,10 @@ _STATES: Final = {API: _api, CONTROLLER: _controller}
 _REPAIR: Final = "Repair {0}: see the events and the logs of its pods."
 
 
-def _lease_age(namespace: str, cluster: Cluster) -> datetime.timedelta | None:
-    """Return how long ago virt-controller renewed its Lease, if that is too long; None: it is not,
-    or not known.
-    """
-    lease = next(
-        (each for each in cluster.known(LEASE, namespace) if each.name == CONTROLLER), None
-    )
-    age = clock.since(lease.at("spec", "renewTime").text, cluster) if lease is not None else None
-    return age if age is not None and age > _RENEWED_WITHIN else None
+def _lease_age(namespace: str, name: str, cluster: Cluster) -> datetime.timedelta | None:
+    """Return how long ago the leader of a controller renewed its Lease; None: not known."""
+    lease = next((each for each in cluster.known(LEASE, namespace) if each.name == name), None)
+    return clock.since(lease.at("spec", "renewTime").text, cluster) if lease is not None else None
 
 
 def _read(name: str, cluster: Cluster) -> _State | str | None:

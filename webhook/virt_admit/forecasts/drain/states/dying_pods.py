@@ -96,9 +96,8 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
         if hung := hung_mounts.of_pod(pod, cluster):
             return DyingPod(hung.why, keeps, hung.remedy)
         if driver := _driver_gone(pod, node, cluster):
-            why = (
-                f"its volumes cannot be unmounted: CSI driver {driver} is not registered on {node}"
-            )
+            lacks = f"CSI driver {driver} {node_drivers.state(driver, node, cluster)} on {node}"
+            why = f"its volumes cannot be unmounted: {lacks}"
             why += node_drivers.because(driver, node, cluster)
             absent = driver_daemons.absent(driver, node, cluster)
             at_once = absent.for_ending if absent is not None else ""

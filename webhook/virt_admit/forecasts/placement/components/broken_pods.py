@@ -33,6 +33,8 @@ _STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
 _CRASHES: Final = "CrashLoop"
 _KILLED: Final = "OOMKilled"
 _LONGEST: Final = 100
+_LASTING: Final = timedelta(minutes=5)
+"""A pod that is replaced, as in an update, is ready again within minutes."""
 
 
 class BrokenPod(NamedTuple):
@@ -70,6 +72,13 @@ class BrokenPod(NamedTuple):
     @property
     def _state(self) -> str:
         return f"not ready{self.since}{f': {self.why}' if self.why else ''}"
+
+
+def lasts(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a pod says that it is not ready, for longer than a replacement takes."""
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text)
+    age = node_health.pod_unready_for(pod, node, cluster)
+    return pod.condition("Ready")["status"].text == "False" and age is not None and age >= _LASTING
 
 
 def first(pods: Iterable[Object], cluster: Cluster) -> BrokenPod | None:

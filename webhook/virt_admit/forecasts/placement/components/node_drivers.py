@@ -62,14 +62,15 @@ def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
 
     Nodes without a CSINode are left out. A driver that its CSINode lists is lacking, too, if the
     pod that registers it is gone and cannot come back, if that pod has not started its containers
-    for some time, as after a reboot, or if the kubelet says so.
+    for some time, as after a reboot, if the driver itself crashes, or if the kubelet says so.
     """
     found, gone = cluster.cached(_registered), driver_daemons.without_pod(cluster)
     known = frozenset[str]().union(*found.values())
     lost = {
         node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()
     }
-    waiting = ((node, each) for node, drivers in unstarted(cluster).items() for each in drivers)
+    down = (*unstarted(cluster).items(), *crashing(cluster).items())
+    waiting = ((node, each) for node, drivers in down for each in drivers)
     for node, driver in (*_reported(cluster), *waiting):
         if driver not in gone.get(node, {}):  # else it lasts, or its pod may come at any moment
             lost.setdefault(node, set()).add(driver)
@@ -99,7 +100,8 @@ def reasons(cluster: Cluster) -> Mapping[str, Mapping[str, str]]:
     return {
         node: {
             each: (
-                f"{LACKS}{each} is not registered on {node}{because(each, node, cluster)}"
+                f"{LACKS}{each} {state(each, node, cluster)} on {node}"
+                f"{because(each, node, cluster)}"
             ).replace("; ", ", ")
             for each in sorted(absent)  # each is one cause
         }
@@ -220,6 +222,47 @@ def unstarted(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
         for node, drivers in cluster.cached(_registered).items()
     }
     return {node: drivers for node, drivers in found.items() if drivers}
+
+
+@cached
+def crashing(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
+    """Return by node the drivers that crash there again and again: they stay registered, and mount
+    and unmount nothing.
+    """
+    found = {
+        node: tuple(each for each in sorted(drivers) if _crashes(each, node, cluster))
+        for node, drivers in cluster.cached(_registered).items()
+    }
+    return {node: drivers for node, drivers in found.items() if drivers}
+
+
+def _crashes(driver: str, node: str, cluster: Cluster) -> bool:
+    """Return whether the driver in its pod, not a helper beside it, waits for its next start.
+
+    During an update another pod may serve the driver.
+    """
+    here = tuple(node_pods.may_register(driver, node_pods.of_node(node, cluster)))
+    return bool(here) and all(
+        _is_down(pod) and not pod.deleted and broken_pods.lasts(pod, cluster) for pod in here
+    )
+
+
+def _is_down(pod: Object) -> bool:
+    states = pod.at("status", "containerStatuses").items()
+    return any(
+        each.at("state", "waiting", "reason").text == _CRASHED
+        and not node_pods.is_helper(each["name"].text or "")
+        for each in states
+    )
+
+
+_CRASHED: Final = "CrashLoopBackOff"
+
+
+def state(driver: str, node: str, cluster: Cluster) -> str:
+    """Return what is said of a driver that a node lacks: ``is not registered``."""
+    down = driver in crashing(cluster).get(node, ())
+    return "does not work" if down else "is not registered"
 
 
 def _waits(driver: str, node: str, cluster: Cluster) -> bool:

@@ -83,6 +83,39 @@ def controller_of(driver: str, cluster: Cluster) -> Object | None:
     return best[2] if best[0] > _ENOUGH else None
 
 
+def attachers_of(driver: str, cluster: Cluster) -> list[Object]:
+    """Return the pods with the sidecar that attaches the volumes of a CSI driver, by the names of
+    their owners, else, where these name no software, of their namespaces."""
+    words = _words(driver)
+    rated = [
+        (_share_of_owner(pod, words), pod)
+        for pod in sorted(cluster.known(POD), key=lambda each: each.full_name)
+        if not pod.ended and _attaches(pod)
+    ]
+    best = max((share for share, _ in rated), default=0.0)
+    return [pod for share, pod in rated if share == best] if best > _ENOUGH else []
+
+
+def _share_of_owner(pod: Object, words: frozenset[str]) -> float:
+    own = _CONTROLS.sub("", _owner(pod))
+    if not _GENERAL.sub("", own):  # csi-attacher in longhorn-system
+        return 0.0 if words.isdisjoint(pod.namespace.split("-")) else 1.0
+    return _share(own, sorted(words, key=len, reverse=True))
+
+
+def is_helper(container: str) -> bool:
+    """Return whether a container beside a CSI driver neither is the driver nor attaches volumes:
+    without it, volumes are attached and mounted all the same."""
+    return container != _ATTACHER and _HELPERS.search(container) is not None
+
+
+_HELPERS: Final = re.compile(
+    r"registrar|liveness|health|probe|snapshot|resizer|provisioner|omap|addons|log-|logcollector"
+    r"|rotat|rbac-proxy|metrics|reloader"
+)
+"""The sidecars of kubernetes-csi, of ceph-csi and of the OpenShift operators."""
+
+
 def deployment_of(pod: Object) -> str:
     """Return the name of the Deployment of a pod; empty: it has none."""
     return _owner(pod) if pod.owned_by("ReplicaSet") else ""

@@ -11,7 +11,6 @@ from virt_admit.forecasts.placement.components import (
     broken_pods,
     busy_volumes,
     driver_registrations,
-    longhorn_nodes,
     longhorn_starts,
     node_pods,
 )
@@ -22,8 +21,12 @@ from virt_admit.forecasts.placement.components.drivers import (
     stale_block_files,
 )
 from virt_admit.forecasts.placement.components.drivers.refused_mounts import RefusedMount
-from virt_admit.forecasts.placement.components.longhorn import shared_volumes, unfinished_clones
-from virt_admit.forecasts.placement.components.longhorn_nodes import LonghornReport
+from virt_admit.forecasts.placement.components.longhorn import (
+    longhorn_nodes,
+    shared_volumes,
+    unfinished_clones,
+)
+from virt_admit.forecasts.placement.components.longhorn.longhorn_nodes import LonghornReport
 from virt_admit.forecasts.placement.components.longhorn_starts import LonghornCause
 from virt_admit.forecasts.placement.starts import started_pods
 from virt_admit.forecasts.placement.starts.started_pods import (

@@ -17,7 +17,11 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
-from virt_admit.forecasts.placement.components.drivers import ceph_keys, trident_backends
+from virt_admit.forecasts.placement.components.drivers import (
+    absent_attachers,
+    ceph_keys,
+    trident_backends,
+)
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached
@@ -33,6 +37,7 @@ _ATTRIBUTES: Final = ("clusterID", "backendUUID")
 READS: Final[Reads] = union(
     clock.READS,
     node_pods.READS,
+    absent_attachers.READS,
     ceph_keys.READS,
     trident_backends.READS,
     {
@@ -209,7 +214,7 @@ def by_scope(cluster: Cluster) -> Mapping[DriverScope, DriverFault]:
         since = [each for each in volumes if last is None or each.since > last]
         if (fault := _fault(scope, since, cluster)) is not None:
             found[scope] = fault
-    return {**_offline(cluster), **found}
+    return {**_offline(cluster), **found, **_unattached(cluster)}
 
 
 def _failing(cluster: Cluster) -> Iterator[FailingVolume]:
@@ -253,6 +258,19 @@ def _offline(cluster: Cluster) -> dict[DriverScope, DriverFault]:
             reason = f"{failed}, and while it is so CSI driver {driver} attaches no volume of it"
             remedy = trident_backends.remedy(cluster)
             found[scope] = DriverFault(driver, reason, reason, remedy, certain=False)
+    return found
+
+
+def _unattached(cluster: Cluster) -> dict[DriverScope, DriverFault]:
+    """Return the drivers whose controller is down, of which no volume may have failed yet."""
+    scopes = {_scope(each) for each in cluster.known(PV)}
+    found: dict[DriverScope, DriverFault] = {}
+    for driver in {each.driver for each in scopes}:
+        if (down := absent_attachers.problem(driver, cluster)) is not None:
+            why = down.reason.replace("; ", ", ")
+            reason = f"CSI driver {driver}{ATTACHES_NONE}while {why}"
+            fault = DriverFault(driver, reason, reason, down.remedy)
+            found |= {each: fault for each in scopes if each.driver == driver}
     return found
 
 

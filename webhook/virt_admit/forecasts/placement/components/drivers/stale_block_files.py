@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components.longhorn_nodes import DRIVER
+from virt_admit.forecasts.placement.components.longhorn.longhorn_nodes import DRIVER
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted

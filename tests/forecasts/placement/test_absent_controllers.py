@@ -1,0 +1,145 @@
+"""Controllers of which no pod is ready: of the cluster itself, and of a CSI driver."""
+
+import pytest
+
+from tests.builders import manifest
+from tests.healthy.clusters import plain
+from tests.healthy.parts import ago
+from tests.incidents.component_faults import claim
+from tests.incidents.machines import guest
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.placement.components import cluster_controllers
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
+
+DRIVER = "csi.acme.example.com"
+KCM = cluster_controllers.MANAGER
+SCHEDULER = cluster_controllers.SCHEDULER
+
+
+def pod(name, *boxes, owner="", namespace="kube-system", since=60):
+    """Return a pod that is not ready. ``boxes``: the names of its containers, ``!`` before one that
+    crashes."""
+    states = [
+        {"name": each, "ready": True, "state": {"running": {}}}
+        if not each.startswith("!")
+        else {
+            "name": each[1:],
+            "ready": False,
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        }
+        for each in boxes
+    ]
+    down = any(each.startswith("!") for each in boxes)
+    ready = {"type": "Ready", "status": "False" if down else "True"}
+    ready["lastTransitionTime"] = ago(minutes=since)
+    made = [{"kind": "ReplicaSet", "name": owner, "controller": True}] if owner else []
+    return manifest(
+        *("v1", "Pod", name, namespace),
+        metadata={"ownerReferences": made},
+        spec={"nodeName": "w1", "containers": [{"name": each.lstrip("!")} for each in boxes]},
+        status={"phase": "Running", "conditions": [ready], "containerStatuses": states},
+    )
+
+
+def attacher(name="x", *boxes, owner="acme-csi-controller-5f7d", **fields):
+    return pod(f"{owner}-{name}", *(boxes or ("!acme", "csi-attacher")), owner=owner, **fields)
+
+
+def driver(attached=True):
+    return manifest("storage.k8s.io/v1", "CSIDriver", DRIVER, spec={"attachRequired": attached})
+
+
+def lease(name, minutes):
+    spec = {"renewTime": ago(minutes=minutes)}
+    return manifest("coordination.k8s.io/v1", "Lease", name, "kube-system", spec=spec)
+
+
+def row(*objects, complete=("*",)):
+    """Return the forecast of a VM on w1 whose disk is of the driver."""
+    items = [each for each in guest("web", "w1") if not each["kind"].startswith("Persistent")]
+    items = [*plain(), *items, *claim("web", driver=DRIVER)]
+    found = Snapshot([*map(Object, items), *objects], complete)
+    (own,) = drain_plan.plan(found, "w1").nodes
+    (only,) = own.forecasts
+    return only
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [attacher()],
+        [attacher(), attacher("y")],
+        [attacher("x", "acme", "!csi-attacher")],
+        [attacher(owner="csi-attacher-77c", namespace="acme-system")],
+        [attacher(), pod("vast-0", "!vast", "csi-attacher", owner="vast-csi-controller-1")],
+    ],
+    ids=["one", "all", "sidecar", "named-by-namespace", "beside-another-driver"],
+)
+def test_a_driver_whose_controller_is_down_attaches_nothing(objects):
+    found = row(driver(), *objects)
+
+    assert found.outcome is VmOutcome.BLOCKS
+    assert (
+        f"CSI driver {DRIVER} has attached no volume while no pod of its controller is ready (pod "
+        f"{objects[0].name} is not ready for 59 min: CrashLoopBackOff"
+    ) in found.reason
+    assert f"kubectl logs {objects[0].name} " in found.remedy
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [driver(), attacher(), attacher("y", "acme", "csi-attacher")],
+        [driver(), attacher("x", "acme", "csi-attacher", "!csi-snapshotter")],
+        [driver(), attacher(since=3)],
+        [driver(False), attacher()],
+        [attacher()],
+        [driver(), pod("vast-0", "!vast", "csi-attacher", owner="vast-csi-controller-1")],
+        [driver(), pod("acme-0", "!acme", owner="acme-csi-controller-1")],
+    ],
+    ids=["one-ready", "helper", "young", "not-attached", "unknown", "another", "no-attacher"],
+)
+def test_other_drivers_and_pods_attach(objects):
+    assert row(*objects).outcome is VmOutcome.MIGRATES
+
+
+def test_without_kube_controller_manager_nothing_is_attached():
+    down = pod(f"{KCM}-w1", f"!{KCM}")
+    found = row(driver(), down)
+
+    assert found.outcome is VmOutcome.BLOCKS
+    assert f"has attached no volume while {KCM} has no Ready pod (pod {KCM}-w1" in found.reason
+    assert row(driver(False), down).outcome is VmOutcome.MIGRATES
+
+
+def test_without_kube_scheduler_no_vm_migrates():
+    found = row(pod(f"{SCHEDULER}-w1", f"!{SCHEDULER}"), pod(f"{SCHEDULER}-w2", f"!{SCHEDULER}"))
+
+    assert found.outcome is VmOutcome.BLOCKS
+    assert found.reason.startswith(f"{SCHEDULER} has no Ready pod (pod {SCHEDULER}-w1 is not ready")
+    assert found.reason.endswith(", so no new pod gets a node")
+    assert f"kubectl logs {SCHEDULER}-w1 -n kube-system --previous" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [],
+        [pod("s1", f"!{SCHEDULER}"), pod("s2", SCHEDULER)],
+        [pod("s1", f"!{SCHEDULER}"), lease(SCHEDULER, 1)],
+        [pod("s1", f"!{SCHEDULER}", since=3)],
+        [pod("s1", SCHEDULER, "!cert-syncer", namespace=f"openshift-{SCHEDULER}")],
+        [pod("s1", f"!{SCHEDULER}", namespace="tenant-1")],
+    ],
+    ids=["none", "one-ready", "leader", "young", "helper", "of-a-hosted-cluster"],
+)
+def test_a_scheduler_that_may_work(objects):
+    assert row(*objects).outcome is VmOutcome.MIGRATES
+
+
+def test_pods_that_cannot_be_listed_leave_it_open():
+    down = pod(f"{SCHEDULER}-w1", f"!{SCHEDULER}")
+    assert cluster_controllers.down(SCHEDULER, Snapshot([down], ["nodes"])) is None
+    assert cluster_controllers.down(SCHEDULER, Snapshot([down], ["*"])) is None  # no time

@@ -1,0 +1,59 @@
+"""CSI drivers whose controller is down: their volumes are attached to no further node.
+
+kube-controller-manager makes a VolumeAttachment for a pod that gets a node, and external-attacher,
+a container of the driver's controller, asks the driver to attach. A driver with ``attachRequired:
+false`` needs neither. Sources:
+kubernetes/kubernetes:pkg/controller/volume/attachdetach/attach_detach_controller.go;
+kubernetes-csi/external-attacher:cmd/csi-attacher/main.go; kubernetes/api:storage/v1/types.go
+#CSIDriverSpec.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.forecasts.placement.components import broken_pods, cluster_controllers, node_pods
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import CSI_DRIVER, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.problems import Problem
+
+READS: Final[Reads] = union(
+    cluster_controllers.READS, node_pods.READS, {CSI_DRIVER: ("spec.attachRequired",)}
+)
+
+
+def problem(driver: str, cluster: Cluster) -> Problem | None:
+    """Return why nothing attaches the volumes of a driver; None: something does, or that is not
+    known.
+
+    The reason is a clause: ``no pod of its controller is ready (pod P is not ready for 90 min)``.
+    """
+    known = find(cluster, CSI_DRIVER, "", driver)
+    if known is None or known.at("spec", "attachRequired").boolean is False:
+        return None
+    manager = cluster_controllers.down(cluster_controllers.MANAGER, cluster)
+    if manager is not None:
+        return manager
+    pods = node_pods.attachers_of(driver, cluster)
+    if not pods or unlisted(cluster, POD) or not all(_is_down(pod, cluster) for pod in pods):
+        return None
+    broken = broken_pods.first(pods, cluster)
+    if broken is None:
+        return None
+    return Problem(f"no pod of its controller is ready ({broken.words})", broken.remedy)
+
+
+def _is_down(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a pod has attached nothing for minutes: not for the fault of another helper
+    beside the driver.
+    """
+    states = tuple(pod.at("status", "containerStatuses").items())
+    if states and not any(
+        each["ready"].boolean is False and not node_pods.is_helper(each["name"].text or "")
+        for each in states
+    ):
+        return False
+    return broken_pods.lasts(pod, cluster)
