@@ -93,11 +93,11 @@ def test_what_the_fence_does_not_explain(error: str, driver: str) -> None:
 
 
 def test_fences_of_whole_networks_are_not_looked_up_in_all_nodes() -> None:
-    class Counted(Snapshot):
-        asked: list[Kind] = []
+    asked: list[Kind] = []
 
+    class Counted(Snapshot):
         def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
-            self.asked.append(kind)
+            asked.append(kind)
             return super().known(kind, namespace)
 
     spec = {"driver": RBD, "cidrs": ["10.0.0.0/24"], "fenceState": "Fenced"}
@@ -106,5 +106,5 @@ def test_fences_of_whole_networks_are_not_looked_up_in_all_nodes() -> None:
     own = node("a", "10.0.0.1", "True")
     cluster = Counted([own, ceph, fence], complete=["*"])
     assert not list(network_fences.wrong(own, "", cluster))
-    assert cluster.asked
-    assert NODE not in cluster.asked
+    assert asked
+    assert NODE not in asked
