@@ -399,7 +399,9 @@ def _any(nodes: Sequence[str]) -> str:
     return nodes[0] if len(nodes) == 1 else f"one of {names(nodes, 80)}"
 
 
-def without_failing(target: SchedulingTarget, found: VmState, cluster: Cluster) -> SchedulingTarget:
+def without_failing(
+    target: SchedulingTarget, vmi: Object, found: VmState, cluster: Cluster
+) -> SchedulingTarget:
     """Return where a VMI could migrate, without the node of a target pod which that node has kept
     from starting for so long that its migration does not succeed there.
     """
@@ -407,7 +409,9 @@ def without_failing(target: SchedulingTarget, found: VmState, cluster: Cluster) 
     on = pod.at("spec", "nodeName").text if pod is not None else None
     half = vm_states_times.is_older(found.since, migrations.PENDING_TIMEOUT / 2, cluster)
     fault = pod_starts.fault(pod, cluster) if pod is not None and half else None
-    if fault is None or not on or not fault.of_node:
+    if pod is None or fault is None or not on or not fault.of_node:
+        return target
+    if ovn_ports.problem(vmi, found.migration, pod, cluster) is not None:
         return target
     why = f"its target pod does not start there: {fault.brief}"
     judged = {**target.placement.judged, on: why}
