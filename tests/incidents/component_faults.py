@@ -114,8 +114,8 @@ def driver_not_registered() -> Incident:
         ),
         r"could start on +w1, w3, after the steps to do below",
         (
-            r": kubectl logs longhorn-csi-plugin-\S+ -n longhorn-system --previous; to run it "
-            r"before that, cordon w2, then stop and start the VM"
+            r": kubectl logs longhorn-csi-plugin-\S+ -n longhorn-system --previous\. To run the VM "
+            r"elsewhere without that, cordon w2, then stop it and start it again"
         ),
     )
     return Incident("driver-not-registered", SOURCE, items, YES, facts, ("explain", "vm/db"))
@@ -301,6 +301,37 @@ def nodes_that_wait_for_the_migration() -> Incident:
     )
 
 
+def nodes_of_a_port_that_is_passed_over() -> Incident:
+    """The node of the target pod is as good as another: the controller is the cause."""
+    items = [
+        each
+        for each in without_network("kube-ovn", NO_PORT)
+        if "web" not in each["metadata"]["name"]
+    ]
+    items += deployment("kube-ovn-controller", "kube-system", ["w1"], {"app": "controller"})
+    for each in items:
+        if each["metadata"]["name"].startswith("kube-ovn-controller") and each["kind"] == "Pod":
+            image = "docker.io/kubeovn/kube-ovn:v1.15.13"
+            each["spec"]["containers"] = [{"name": "controller", "image": image}]
+        if "kubevirt.io/migrationJobUID" in each["metadata"].get("labels", {}):
+            each["metadata"]["creationTimestamp"] = ago(minutes=11)
+    move = find(items, "VirtualMachineInstanceMigration", "kubevirt-evacuation-db")
+    times = {"Pending": 662.0, "Scheduling": 661.0}
+    move |= {"status": migration("db", times)["status"]}
+    facts = (
+        r"could go to +w2, w3, after the steps to do below",
+        r"kube-ovn-controller 1\.15\.13 prepares it only if the target pod has a node",
+    )
+    return Incident(
+        "port-passed-over",
+        "https://github.com/kubeovn/kube-ovn/issues/6823",
+        items,
+        NO,
+        facts,
+        ("explain", "vm/db"),
+    )
+
+
 def plugin_that_serves_others() -> Incident:
     items = without_network("calico", "no policy for this endpoint")
     facts = (
@@ -318,6 +349,7 @@ def incidents() -> list[Incident]:
     return [
         port_that_waits_for_the_migration(),
         nodes_that_wait_for_the_migration(),
+        nodes_of_a_port_that_is_passed_over(),
         plugin_that_serves_others(),
         refused_start(),
         refused_changes_in_a_drain(),

@@ -412,12 +412,17 @@ def remediation_left_by_an_escalation() -> Incident:
     left = obj("SelfNodeRemediation", group, "gone-x", "ops")
     left["metadata"] |= {
         "annotations": {"remediation.medik8s.io/node-name": "gone"},
+        "finalizers": ["self-node-remediation.medik8s.io/snr-finalizer"],
         "ownerReferences": [{"kind": "NodeHealthCheck", "name": "workers"}],
     }
     says = (
         "node gone does not exist any more, but SelfNodeRemediation ops/gone-x is left",
         "kubectl delete selfnoderemediation gone-x -n ops --wait=false",
-        "kubectl edit nodehealthcheck workers --subresource=status",
+        "To do: update Node Health Check Operator to 0.9 and Self Node Remediation to 0.11 or "
+        "later, which ends it; or delete SelfNodeRemediation gone-x",
+        "if it stays, as a decision, take finalizer self-node-remediation.medik8s.io/snr-finalizer",
+        "then take gone out of status.unhealthyNodes, as releases before 0.9 do not (kubectl edit "
+        "nodehealthcheck workers --subresource=status)",
     )
     source = "https://github.com/medik8s/node-healthcheck-operator/issues/356"
     return Incident(source, [*items, left], "explain nhc/workers", 0, says)

@@ -166,6 +166,13 @@ def test_a_text_is_shortened_after_a_statement(length, text):
     assert messages.shorten(whole, length) == text
 
 
+def test_the_figures_of_a_quota_are_cut_as_a_whole():
+    said = "exceeded quota: q, requested: limits.memory=5Gi, used: limits.memory=5Gi, limited: x"
+    assert messages.shorten(said, 82) == said.partition(", limited")[0]
+    assert messages.shorten(said, 60) == "exceeded quota: q, requested: limits.memory=5Gi"
+    assert messages.shorten(said, 30) == "exceeded quota: q"
+
+
 def test_a_text_ends_with_one_mark():
     assert [messages.ended(text) for text in ("so", "so.", "so…")] == ["so.", "so.", "so…"]
 

@@ -29,7 +29,7 @@ from tests.forecasts.drain.vm_motion import (
 from virt_admit.forecasts.drain import typed_remedies, vm_outcomes
 from virt_admit.forecasts.drain.control import control_path
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 BLOCKS = "blocks the drain"
 SCHEDULING = migration(phase="Scheduling")
@@ -454,3 +454,13 @@ def test_the_command_removes_the_name_of_the_node(release, at_once):
     staged = "which takes effect after its restart (virtctl restart db -n shop)"
     live = "which the running VM gets without a restart (unless it has RestartRequired)"
     assert f"{live if at_once else staged}: kubectl patch vm db" in found.remedy
+
+
+def test_a_quota_that_is_not_known_has_not_the_name_of_the_vm():
+    refused = Problem("a quota refuses it", "raise it", ProblemCause.QUOTA)
+    refused = refused._replace(id=ProblemId(ProblemCause.QUOTA, "shop", "db"))
+    vmi = manifest("kubevirt.io/v1", "VirtualMachineInstance", "db", "shop")
+
+    found = typed_remedies.with_command(refused, vmi, Snapshot([vmi], ["*"]))
+
+    assert found.command == "kubectl describe resourcequota -n shop"

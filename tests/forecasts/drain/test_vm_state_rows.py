@@ -283,6 +283,17 @@ def test_a_quota_that_refuses_the_target_pod_is_told_with_its_amounts(used, is_t
     assert ("raise ResourceQuota q to at least limits.memory" in found.remedy) is is_told
 
 
+def test_a_quota_that_rancher_writes_is_shown_and_not_edited():
+    _, objects, _ = CASES["no target"]
+    figures = "requested: limits.memory=5Gi, used: limits.memory=24Gi, limited: limits.memory=26Gi"
+    said = f'Error creating pod: pods "p" is forbidden: exceeded quota: q, {figures}'
+    labels = {"resourcequota.management.cattle.io/default-resource-quota": "true"}
+    fields = {"metadata": {"labels": labels}, "spec": {"hard": {"limits.memory": "26Gi"}}}
+    quota = manifest("v1", "ResourceQuota", "q", "shop", **fields)
+    found = row(cluster(*objects, event(said), quota))
+    assert found.remedy.endswith("there: kubectl describe resourcequota q -n shop")
+
+
 def binding(resource, created="2026-01-01T00:00:00Z"):
     group, made = "admissionregistration.k8s.io/v1", {"creationTimestamp": created}
     rule = {"apiGroups": ["kubevirt.io"], "resources": [resource], "operations": ["CREATE"]}

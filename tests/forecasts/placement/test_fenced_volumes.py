@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.builders import manifest
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.forecasts.placement.starts.started_pods import StartFault
+from virt_admit.model.evidence import network_fences
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import NODE, POD, Kind
+from virt_admit.model.kubernetes.objects import Object
 
 RBD = "rook-ceph.rbd.csi.ceph.com"
 CUT_OFF = "rbd: map failed: (108) Cannot send after transport endpoint shutdown"
@@ -73,6 +77,7 @@ def test_a_fence_of_a_lost_node_names_the_next_one() -> None:
         "patch networkfence b-rbd-rook-ceph --type=merge -p "
     )
     assert "see that ceph osd blocklist ls does not name 10.0.0.1/32" in fault.remedy
+    assert fault.remedy.endswith("with it, taint a lost node only once it is off for certain")
 
 
 @pytest.mark.parametrize(
@@ -85,3 +90,21 @@ def test_what_the_fence_does_not_explain(error: str, driver: str) -> None:
 
     assert "NetworkFence" not in f"{fault.words} {fault.remedy}"
     assert fault.remedy.startswith("see what driver")
+
+
+def test_fences_of_whole_networks_are_not_looked_up_in_all_nodes() -> None:
+    asked: list[Kind] = []
+
+    class Counted(Snapshot):
+        def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+            asked.append(kind)
+            return super().known(kind, namespace)
+
+    spec = {"driver": RBD, "cidrs": ["10.0.0.0/24"], "fenceState": "Fenced"}
+    fence = manifest("csiaddons.openshift.io/v1alpha1", "NetworkFence", "site", spec=spec)
+    ceph = manifest("ceph.rook.io/v1", "CephCluster", "c", "rook-ceph")
+    own = node("a", "10.0.0.1", "True")
+    cluster = Counted([own, ceph, fence], complete=["*"])
+    assert not list(network_fences.wrong(own, "", cluster))
+    assert asked
+    assert NODE not in asked

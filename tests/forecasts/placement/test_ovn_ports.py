@@ -1,9 +1,12 @@
 """The port of a target pod that Kube-OVN has passed over."""
 
+from datetime import datetime
+
 import pytest
 
 from tests.builders import manifest
 from tests.healthy.parts import ago
+from virt_admit.forecasts.placement.components import network_plugins
 from virt_admit.forecasts.placement.starts import ovn_ports
 from virt_admit.model.kubernetes.cluster import Snapshot
 
@@ -14,21 +17,23 @@ SAID = (
 ON = "--enable-live-migration-optimize=true"
 
 
-def told(tag="v1.15.13", args=(ON,), phase="Scheduling", said=SAID, minutes=8, controllers=1):
-    created = {"creationTimestamp": ago(minutes=minutes)}
+TARGET = {"kubevirt.io/migrationJobUID": "m"}
+
+
+def told(
+    tag="v1.15.13",
+    args=(ON,),
+    phase="Scheduling",
+    said=SAID,
+    minutes=8,
+    controllers=1,
+    labels=TARGET,
+    others=(),
+):
+    created = {"creationTimestamp": ago(minutes=minutes), "labels": labels}
     pod = manifest("v1", "Pod", "t", "shop", metadata=created, spec={"nodeName": "b"})
     pod.data["status"] = {"phase": "Pending"}
-    event = manifest(
-        "v1",
-        "Event",
-        "t.1",
-        "shop",
-        involvedObject={"kind": "Pod", "namespace": "shop", "name": "t"},
-        type="Warning",
-        reason="FailedCreatePodSandBox",
-        message=said,
-        lastTimestamp=ago(minutes=0),
-    )
+    event = no_sandbox("t", said)
     box = {"name": "c", "image": f"docker.io/kubeovn/kube-ovn:{tag}", "args": list(args)}
     own = [
         manifest("v1", "Pod", f"kube-ovn-controller-{number}", "ovn", spec={"containers": [box]})
@@ -38,7 +43,31 @@ def told(tag="v1.15.13", args=(ON,), phase="Scheduling", said=SAID, minutes=8, c
     move = manifest(
         "kubevirt.io/v1", "VirtualMachineInstanceMigration", "m", "shop", status={"phase": phase}
     )
-    return ovn_ports.problem(vmi, move, pod, Snapshot([pod, event, *own], time=ago()))
+    return ovn_ports.problem(vmi, move, pod, Snapshot([pod, event, *own, *others], time=ago()))
+
+
+def no_sandbox(name, said):
+    return manifest(
+        *("v1", "Event", f"{name}.1", "shop"),
+        involvedObject={"kind": "Pod", "namespace": "shop", "name": name},
+        type="Warning",
+        reason="FailedCreatePodSandBox",
+        message=said,
+        lastTimestamp=ago(minutes=0),
+    )
+
+
+def beside(name, **metadata):
+    """Return a pod that is not ready on the node of the target pod."""
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": ago(minutes=30)}
+    status = {"phase": "Pending", "conditions": [ready]}
+    metadata |= {"creationTimestamp": ago(minutes=40)}
+    return manifest(
+        *("v1", "Pod", name, "shop"), metadata=metadata, spec={"nodeName": "b"}, status=status
+    )
+
+
+OVS = {"kind": "DaemonSet", "name": "ovs-ovn", "controller": True}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +105,42 @@ def test_releases_that_look_once(tag, fixed, args):
         {"said": SAID.replace("ovs interface", "address of")},
         {"minutes": 3},
         {"controllers": 0},
+        {"labels": {}},
+        {"others": (beside("ovs-ovn-x", ownerReferences=[OVS]),)},
+        {"others": (beside("app"), no_sandbox("app", SAID))},
     ],
 )
 def test_another_cause_of_a_missing_port(other):
     assert told(**other) is None
+
+
+def test_another_migration_may_be_passed_over_too():
+    assert told(others=(beside("t2", labels=TARGET), no_sandbox("t2", SAID))) is not None
+
+
+@pytest.mark.parametrize(("labels", "fails"), [({}, True), (TARGET, False)])
+def test_pods_that_migrate_nowhere_show_that_the_plugin_of_a_node_fails(labels, fails):
+    events = [no_sandbox(name, SAID) for name in ("a", "b")]
+    for event in events:
+        event.data["firstTimestamp"] = ago(minutes=20)
+    pods = [beside(name, labels=labels) for name in ("a", "b")]
+    cluster = Snapshot([*pods, *events], ["*"], time=ago())
+    assert (network_plugins.failing(cluster, "b") is not None) is fails
+
+
+def test_the_agent_that_is_broken_is_repaired_although_it_served_others_before():
+    launcher = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": "u"}
+    served = beside("virt-launcher-web", labels=launcher)
+    served.data["status"] = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    pod = beside("t", labels=TARGET)
+    pod.data["metadata"]["creationTimestamp"] = ago(minutes=8)
+    ovs = beside("ovs-ovn-x", ownerReferences=[OVS])
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    ovs.data["status"]["containerStatuses"] = [{"name": "ovs", "ready": False, "state": waiting}]
+    cluster = Snapshot([served, pod, ovs], ["*"], time=ago())
+    since = datetime.fromisoformat(ago(minutes=50))
+    found = network_plugins.remedy("kube-ovn", pod, since, cluster, SAID)
+    assert found.startswith("repair pod ovs-ovn-x")

@@ -49,7 +49,12 @@ def differences(one, *others):
             [("taint example.com/off", "NoSchedule", None)],
         ),
         (node("a", info={"kubeletVersion": "v1.33.0"}), [("kubeletVersion", "v1.33.0", "v1.34.2")]),
-        (node("a", devices={"example.com/gpu": "0"}), [("device example.com/gpu", "none", "some")]),
+        (node("a", devices={"example.com/gpu": "0"}), [("device example.com/gpu", None, "some")]),
+        (node("a", devices={"example.com/fpga": "0"}), []),
+        (
+            node("a", annotations={"example.com/registry-auth": "abc"}),
+            [("annotation example.com/registry-auth", "…", None)],
+        ),
         # what each node has of its own, what repeats a condition, and processors
         (node("a", annotations={"example.com/address": "10.0.0.7"}), []),
         (node("a", annotations={"example.com/since": "2026-11-27T10:00:00Z"}), []),
@@ -86,3 +91,24 @@ def test_odd_nodes(odd):
     one = node("a")
     one.data["spec"] = odd
     assert differences(one, node("b"), node("c")) == []
+
+
+@pytest.mark.parametrize("value", ["v" * 64, "v" * 70_000])
+def test_a_long_annotation_is_not_absent(value):
+    short = {"example.com/list": "v"}
+    others = [node(name, annotations=short) for name in "bc"]
+    assert differences(node("a", annotations={"example.com/list": value}), *others) == []
+
+
+def test_several_effects_of_one_taint():
+    no, out = ({"key": "example.com/off", "effect": each} for each in ("NoSchedule", "NoExecute"))
+    others = [node(name, taints=[out, no]) for name in "bc"]
+    assert differences(node("a", taints=[no, out]), *others) == []
+    assert differences(node("a", taints=[no]), *others) == [
+        ("taint example.com/off", "NoSchedule", "NoExecute, NoSchedule")
+    ]
+
+
+def test_nodes_that_could_not_be_listed_may_have_it_too():
+    one = node("a", {"example.com/plugin": "paused"})
+    assert node_differences.of("a", Snapshot([one, node("b"), node("c")])) == ()

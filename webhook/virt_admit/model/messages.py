@@ -87,7 +87,9 @@ def shorten(text: str, length: int) -> str:
     return text[:last] if 3 * last >= length else cut(text, length)
 
 
-_ENDS: Final = re.compile(r"[.;] |, (?=(?:because|and|but) )| \(")
+_ENDS: Final = re.compile(
+    r"[.;] |, (?=(?:because|and|but) |(?:requested|used|limited): )| \("  # figures of a quota
+)
 """What begins another statement, or an explanation."""
 _COLON: Final = re.compile(": ")
 

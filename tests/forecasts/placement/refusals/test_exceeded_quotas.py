@@ -5,6 +5,7 @@ import pytest
 from tests.builders import manifest
 from virt_admit.forecasts.placement.refusals import exceeded_quotas
 from virt_admit.forecasts.placement.refusals.exceeded_quotas import Filling
+from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 STORAGE = "requested: requests.storage=20Gi, used: requests.storage=90Gi, limited: {0}=100Gi"
@@ -116,6 +117,17 @@ def test_a_quota_of_rancher_is_raised_there(of_rancher):
     assert ("in its Rancher project to at least limits.memory 5Gi" in found.remedy) is of_rancher
     assert ("kubectl edit resourcequota q -n shop" in found.remedy) is not of_rancher
     assert "free 1Gi of limits.memory there" in found.remedy
+
+
+@pytest.mark.parametrize("key", ["migrating-web", "migratingUID-1b2c", ""])
+def test_harvester_refuses_other_limits_while_a_vm_migrates(key):
+    quota = manifest("v1", "ResourceQuota", "q", "shop")
+    labels = {"resourcequota.management.cattle.io/default-resource-quota": "true"}
+    quota.data["metadata"] |= {"labels": labels, "annotations": {f"harvesterhci.io/{key}": "{}"}}
+
+    words, _ = quota_writers.raising("q", "shop", quota)
+
+    assert ("Harvester refuses that until all migrations" in words) is bool(key)
 
 
 @pytest.mark.parametrize(

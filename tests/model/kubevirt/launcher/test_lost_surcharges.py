@@ -56,6 +56,8 @@ def test_what_was_added_for_all_migrations_is_given_back():
         {"labels": {}},
         {"base": '{"limit":{"limitsMemory":"52971Mi"}}'},
         {"base": "none"},
+        {"base": "[" * 100_000},
+        {"surcharge": "[" * 100_000},
         {"surcharge": '{"limits.memory":"8880039936"}'},
         {"surcharge": "[]"},
         {"harvesterhci.io/skipResourceQuotaAutoScaling": "true"},

@@ -392,13 +392,15 @@ _Command = Callable[[Problem, Object, Cluster], str]
 
 
 def _edit_quota(problem: Problem, vmi: Object, cluster: Cluster) -> str:
-    """Return the command that edits a quota, or shows it if Rancher or a tool writes it."""
+    """Return the command that edits a quota, or shows it if Rancher or a tool writes it, or all of
+    the namespace if the problem is one of the VM.
+    """
     root = problem.id
     found = find(cluster, RESOURCE_QUOTA, root.namespace, root.name) if root is not None else None
     if root is not None and found is not None:
         edit = quota_writers.raising(root.name, root.namespace, found)[1]
         return edit or kubectl("describe", RESOURCE_QUOTA, root.name, root.namespace)
-    return _of_root("edit", RESOURCE_QUOTA)(problem, vmi, cluster)
+    return kubectl("describe", RESOURCE_QUOTA, "", vms.namespace_of(vmi))
 
 
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:

@@ -125,7 +125,7 @@ def _shortage(
     reason = f"ResourceQuota {quota.name} leaves no room for a second {what}: {words}"
     problem = problem_of(ProblemCause.QUOTA, quota)
     if (lost := lost_surcharges.of(vmi, quota, cluster)) is not None:
-        return Problem(f"{reason}{lost.reason}", lost.whole, id=problem, command=lost.command)
+        return Problem(f"{reason}{lost.reason}", lost.words, id=problem, command=lost.command)
     remedy, command = quota_writers.raising(quota.name, vms.namespace_of(vmi), quota, least)
     way = f"{remedy}{_OR_AAQ if command else ''}"
     return Problem(reason, way, id=problem, command=command)

@@ -36,7 +36,7 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
     and what is left over.
     """
     if check.kind is kinds.NHC:
-        yield from _left_over(check, cluster)
+        yield from left_over(check, cluster)
     yield from _loop(check, cluster)
     yield from _stuck(selection, cluster)
     yield from _without_node(check, selection, cluster)
@@ -144,7 +144,7 @@ def _by_hand(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iter
             )
 
 
-def _left_over(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
+def left_over(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
     """Yield the nodes that do not exist, but are being remediated by the status of a
     NodeHealthCheck.
 
@@ -154,16 +154,17 @@ def _left_over(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
     for each in left:
         yield f"{each.reason}. To do: {each.remedy}"
     status = check.obj["status"]
-    listed = {
-        *status["inFlightRemediations"].map,
-        *(each["name"].text for each in status["unhealthyNodes"].items()),
-    } - {each.node for each in left}
+    begun = (each for each in status["unhealthyNodes"].items() if any(each["remediations"].items()))
+    listed = {*status["inFlightRemediations"].map, *(each["name"].text for each in begun)} - {
+        each.node for each in left
+    }
+    listed -= left_remediations.may_go_on(check.obj, cluster)
     gone = sorted(name for name in listed if name and is_absent(cluster, kinds.NODE, "", name))
     if gone:
         yield (
             f"its status still lists remediations of {names(gone)}, which do not exist. Until they "
             "are dropped, its selector cannot be changed and it cannot be deleted. Update the "
-            "operator, or delete their remediation objects"
+            "operator, or delete their remediation objects if none of these nodes is to come back"
         )
 
 

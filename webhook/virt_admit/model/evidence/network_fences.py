@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NETWORK_FENCE, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 
 READS: Final[Reads] = {
@@ -45,18 +46,20 @@ class WrongFence(NamedTuple):
     """The node for which Rook has set it, by its name."""
     cidrs: tuple[str, ...]
     """Those that cover the node that is cut off."""
-    also: bool
-    """Whether it covers the meant node too."""
+    also: bool | None
+    """Whether it covers the meant node too. None: not known, as it has more addresses than known
+    ones, or the node has none."""
 
     def words(self, node: str) -> str:
         """What is wrong, as a sentence without its end."""
         own = names(nodes.internal_addresses(self.meant))
         meant = f"{self.meant.name}{f' ({own})' if own else ''}"
         covers = "as well as" if self.also else "instead of"
+        set_for = f" {covers} {meant}, for which Rook has set it"
         return (
             f"NetworkFence {self.fence.name} (spec.fenceState Fenced, spec.cidrs "
-            f"{names(self.cidrs)}) cuts {node} off from this storage {covers} {meant}, "
-            "for which Rook has set it"
+            f"{names(self.cidrs)}) cuts {node} off from this storage"
+            f"{f', and Rook has set it for {meant}' if self.also is None else set_for}"
         )
 
     @property
@@ -70,8 +73,8 @@ class WrongFence(NamedTuple):
         """What ends it, with the command and what comes after it."""
         then = (
             f"see that ceph osd blocklist ls does not name {names(self.cidrs)} any more, and start "
-            "the guests again. Against the next one, set ROOK_WATCH_FOR_NODE_FAILURE to false in "
-            "ConfigMap rook-ceph-operator-config"
+            "the guests again. Rook 1.20 and later sets none by itself: with it, taint a lost node "
+            "only once it is off for certain"
         )
         if self._is_tainted:
             then += f". Keep the NetworkFence itself until {self.meant.name} has lost its taint"
@@ -86,8 +89,8 @@ class WrongFence(NamedTuple):
     def _before(self) -> str:
         """What has to be certain before the fence is lifted."""
         if self.meant.is_true("Ready"):
-            return f"no guest of this storage is left on {self.meant.name}"
-        kept = "" if self.also else ", as this fence does not cut it off"
+            return f"{self.meant.name} runs no guest any more that it ran before it was lost"
+        kept = ", as this fence does not cut it off" if self.also is False else ""
         return f"{self.meant.name} is off for certain{kept}"
 
     @property
@@ -101,28 +104,36 @@ def is_of_fence(error: str) -> bool:
     return _REFUSED.search(error) is not None
 
 
-def wrong(node: Object, driver: str, cluster: Cluster) -> WrongFence | None:
-    """Return the fence of another node that cuts off this one; None: no fence that works does.
+def wrong(node: Object, driver: str, cluster: Cluster) -> Iterator[WrongFence]:
+    """Yield the fences of other nodes that cut off this one, and work.
+
+    The deletion of a fence does not lift it (csi-addons/kubernetes-csi-addons:internal/controller/
+    csiaddons/networkfence_controller.go#Reconcile).
 
     ``driver``: whose storage it is; empty: that of any.
     """
+    own = nodes.internal_addresses(node)
     for fence in _of(node, cluster):
         meant = _meant(fence, node, cluster)
         of_driver = not driver or fence.at("spec", "driver").text == driver
-        if meant is None or not of_driver or fence.at("status", "result").text != "Succeeded":
-            continue
-        also = any(_covering(fence, nodes.internal_addresses(meant)))
-        return WrongFence(
-            fence, meant, tuple(_covering(fence, nodes.internal_addresses(node))), also
-        )
-    return None
+        works = fence.at("status", "result").text == "Succeeded"
+        if meant is not None and of_driver and works:
+            yield WrongFence(fence, meant, tuple(_covering(fence, own)), _covers(fence, meant, own))
+
+
+def _covers(fence: Object, meant: Object, own: Sequence[str]) -> bool | None:
+    """Return whether a fence covers a node too, besides these addresses; None: not known."""
+    addresses = nodes.internal_addresses(meant)
+    if any(_covering(fence, addresses)):
+        return True
+    others = len(list(fence.at("spec", "cidrs").items())) - len(list(_covering(fence, own)))
+    return None if others or not addresses else False
 
 
 def _meant(fence: Object, node: Object, cluster: Cluster) -> Object | None:
     """Return the other node for which Rook has set a fence; None: this one, or no known one."""
-    if _is_of_rook(fence, node, cluster):
-        return None
-    return next((each for each in cluster.known(NODE) if _is_of_rook(fence, each, cluster)), None)
+    named = next(_named(fence, cluster), "")
+    return find(cluster, NODE, "", named) if named not in ("", node.name) else None
 
 
 def before_taint(node: Object, cluster: Cluster) -> tuple[str, str] | None:
@@ -169,9 +180,14 @@ def _covering(fence: Object, addresses: Sequence[str]) -> Iterator[str]:
 
 def _is_of_rook(fence: Object, node: Object, cluster: Cluster) -> bool:
     """Return whether Rook has set a fence for a node, and lifts it after the taint."""
+    return node.name in _named(fence, cluster)
+
+
+def _named(fence: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield the node after which Rook has named a fence."""
     driver = fence.at("spec", "driver").text or ""
-    return any(
-        driver.endswith(end) and fence.name == f"{node.name}-{kind}-{ceph.namespace}"
-        for kind, end in _OF_ROOK.items()
-        for ceph in cluster.known(CEPH_CLUSTER)
-    )
+    for kind, end in _OF_ROOK.items():
+        for ceph in cluster.known(CEPH_CLUSTER) if driver.endswith(end) else ():
+            name = fence.name.removesuffix(f"-{kind}-{ceph.namespace}")
+            if name != fence.name:
+                yield name

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model.evidence import status_errors
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import HOSTNAME, SCHEDULABLE, is_control_plane, is_of_moment
 from virt_admit.model.kubernetes.objects import Object
@@ -28,14 +28,15 @@ MOST: Final = 8
 """Differences that are shown: with more, the node is one of another kind."""
 _FEWEST: Final = 2
 """Other nodes of the role: one alone does not show what is usual."""
-_LONGEST: Final = 60
+_LONGEST: Final = 63
+"""Characters of a value, as in a label: a longer one is of one node, such as a list."""
 _INFO: Final = ("kubeletVersion", "osImage", "kernelVersion", "containerRuntimeVersion")
 _OF_PROCESSOR: Final = re.compile(
     r"(?:(?:cpu|host-model|machine|hyperv)[\w-]*\.node\.|scheduling\.node\.)kubevirt\.io/"
 )
 """Labels by which KubeVirt tells processors apart: their consequences are said for each VM."""
 _OF_MOMENT: Final = re.compile(rf"{re.escape(SCHEDULABLE)}|{re.escape(HOSTNAME)}|.*heartbeat.*")
-_SECRET: Final = re.compile(r"(?i)passw|secret|token|credential|private")
+_SECRET: Final = re.compile(r"(?i)passw|pwd|secret|token|credential|private|auth|api-?key")
 _OWN: Final = re.compile(
     r"\d{4}-\d\d-\d\dT|\d+\.\d+\.\d+\.\d+|[0-9a-f]{12,}|[0-9a-f]{8}-[0-9a-f]{4}-|:[0-9a-f]*:"
 )
@@ -56,12 +57,12 @@ class NodeDifference:
 
 def of(name: str, cluster: Cluster) -> tuple[NodeDifference, ...]:
     """Return in what a node differs from all other nodes of its role, which agree about it; empty:
-    in nothing, in too much, or there are too few others.
+    in nothing, in too much, there are too few others, or perhaps more than the known ones.
 
     The role is to run VMs, for others to be a part of the control plane or not.
     """
     node = find(cluster, NODE, "", name)
-    if node is None:
+    if node is None or unlisted(cluster, NODE):
         return ()
     role = _role(node)
     others = [
@@ -86,8 +87,13 @@ def _differences(
         if mine == theirs or any(each.get(what) != theirs for each in others):
             continue
         values = [each for each in (mine, theirs) if each is not None]
-        if not any(_OWN.search(each) or itself.search(each) for each in values):
+        if not any(_is_of_one(each) or itself.search(each) for each in values):
             yield NodeDifference(what, mine, theirs)
+
+
+def _is_of_one(value: str) -> bool:
+    """Return whether a value is one that each node has of its own."""
+    return len(value) > _LONGEST or _OWN.search(value) is not None
 
 
 def _facts(node: Object) -> Mapping[str, str]:
@@ -97,22 +103,23 @@ def _facts(node: Object) -> Mapping[str, str]:
         for kind, texts in (("label", node.labels), ("annotation", node.annotations))
         for key, value in texts.items()
         if not (_OF_MOMENT.fullmatch(key) or _OF_PROCESSOR.match(key))
-        and (kind == "label" or len(value) <= _LONGEST)
     }
+    taints: dict[str, set[str]] = {}
     for taint in node.at("spec", "taints").items():
         key = taint["key"].text or ""
         if key and not is_of_moment(taint):
             said = taint["value"].text, taint["effect"].text
-            found[f"taint {key}"] = ":".join(filter(None, said))
+            taints.setdefault(key, set()).add(":".join(filter(None, said)))
+    found |= {f"taint {key}": ", ".join(sorted(effects)) for key, effects in taints.items()}
     for key in _INFO:
         if text := node.at("status", "nodeInfo", key).text:
             found[key] = cut_middle(status_errors.plain(text), _LONGEST)
     for key, amount in node.at("status", "allocatable").map.items():
-        if "/" in key:  # a device; of processors and memory each node has its own amount
-            found[f"device {key}"] = "none" if str(amount) == "0" else "some"
+        # a device; of processors and memory each node has its own amount
+        if "/" in key and str(amount) != "0":
+            found[f"device {key}"] = "some"
     return found
 
 
 def _value(key: str, value: str) -> str:
-    text = "…" if _SECRET.search(key) else value
-    return cut_middle(status_errors.plain(text), _LONGEST)
+    return "…" if _SECRET.search(key) else status_errors.plain(value[: _LONGEST + 1])

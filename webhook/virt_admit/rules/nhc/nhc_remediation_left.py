@@ -5,9 +5,9 @@ does. Releases of the operator before 0.9 then leave the objects of the remediat
 out before. As long as ``status.unhealthyNodes`` lists one, the check stays in Remediating, and the
 operator's webhook refuses to delete it, and each change of its selector and its remediators.
 
-**Fix.** Delete the object that is left, as the finding says, and its finalizer if it stays. Where
-that object is gone, take the node out of ``status.unhealthyNodes``. Then update the Node
-Health Check Operator and Self Node Remediation, so that it does not happen again.
+**Fix.** Update the Node Health Check Operator and Self Node Remediation: newer releases delete the
+object and correct the status. Without an update, delete the object that is left, as the finding
+says, and its finalizer if it stays. Then take the node out of ``status.unhealthyNodes``.
 """
 
 from virt_admit.forecasts.remediation.ends import left_remediations
@@ -32,7 +32,7 @@ from virt_admit.rule import NHC, Action, Context, Finding, Findings, Object, Urg
 def check(nhc: Object, context: Context) -> Findings:
     for found in left_remediations.left(nhc, context.cluster):
         told, advice = f"{found.reason}.", advice_of(found.remedy)
-        see = f"If it stays, see virt-admit explain nhc/{nhc.name}."
+        see = f"Update its operator to 0.9 or later, or see virt-admit explain nhc/{nhc.name}."
         yield Finding(
             found.path.path,
             check.first_that_fits(

@@ -8,8 +8,8 @@ volume of that storage can be mapped there (error 108). The node that was lost i
 **Fix.** Make sure that the lost node is off. Then set ``spec.fenceState`` of the NetworkFence to
 ``Unfenced``, see that ``ceph osd blocklist ls`` does not name the address any more, and start the
 guests of the node again. Keep the NetworkFence as long as the lost node has its taint: Rook sets no
-other one meanwhile. Set ``ROOK_WATCH_FOR_NODE_FAILURE`` to ``false`` in ConfigMap
-``rook-ceph-operator-config``.
+other one meanwhile. Rook 1.20 and later sets no fence by itself. With these, give a lost node the
+taint only once it is off for certain.
 """
 
 from virt_admit.model.evidence import network_fences
@@ -31,17 +31,16 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
     ),
 )
 def check(node: Object, context: Context) -> Findings:
-    found = network_fences.wrong(node, "", context.cluster)
-    if found is None:
-        if any(True for _ in context.cluster.known(CEPH_CLUSTER)):
-            yield from more_may_exist(context.cluster, NETWORK_FENCE)
-        return
+    found = list(network_fences.wrong(node, "", context.cluster))
+    if not found and any(True for _ in context.cluster.known(CEPH_CLUSTER)):
+        yield from more_may_exist(context.cluster, NETWORK_FENCE)
     path = node.at("status", "addresses").path
-    told, advice = f"{found.words(node.name)}.", advice_of(found.remedy)
-    short = f"{told} {advice_of(found.lifted)}"
-    yield Finding(
-        path,
-        check.first_that_fits(path, f"{told} {advice}", short),
-        value=found.fence.name,
-        command=command_of(found.remedy),
-    )
+    for fence in found:
+        told = f"{fence.words(node.name)}."
+        short = f"{told} {advice_of(fence.lifted)}"
+        yield Finding(
+            path,
+            check.first_that_fits(path, f"{told} {advice_of(fence.remedy)}", short),
+            value=fence.fence.name,
+            command=command_of(fence.remedy),
+        )

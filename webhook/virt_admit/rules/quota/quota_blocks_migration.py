@@ -23,8 +23,9 @@ from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.model.kubevirt.launcher import launcher_resources, limit_ranges
-from virt_admit.model.messages import count
+from virt_admit.model.kubevirt.launcher import launcher_resources, limit_ranges, lost_surcharges
+from virt_admit.model.kubevirt.launcher.lost_surcharges import LostSurcharge
+from virt_admit.model.messages import capital, count
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.model.scheduler.pod_size import PodSize
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, gather, rule, union
@@ -55,6 +56,7 @@ def check(quota: Object, context: Context) -> Findings:
     if not found and not quota.at("status", "used").present:
         yield from _judge_planned(quota, context)
     refused: dict[str, list[tuple[str, str]]] = {}
+    lost: LostSurcharge | None = None
     for vmi in filter(vmis.running, found):
         try:
             if vmi_evictions.reaction(vmi, cluster).effect is not Effect.MIGRATES:
@@ -63,6 +65,8 @@ def check(quota: Object, context: Context) -> Findings:
         except Unseen as blind:
             yield blind
             continue
+        if lacks and lost is None:
+            lost = lost_surcharges.of(vmi, quota, cluster)
         for resource, lack in lacks:
             refused.setdefault(resource, []).append((vmi.name, lack))
     for resource, lacking in sorted(refused.items()):
@@ -74,21 +78,26 @@ def check(quota: Object, context: Context) -> Findings:
             check.first_that_fits(
                 path,
                 f"{lack} for a second pod of VM {name}{more}: its migration never starts, so a "
-                f"drain hangs. {_remedy(quota)}.",
+                f"drain hangs. {_remedy(quota, lost)}.",
                 f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. "
-                f"{_remedy(quota, brief=True)}.",
+                f"{_remedy(quota, lost, brief=True)}.",
             ),
             value=resource,
             problem=problem_of(ProblemCause.QUOTA, quota),
-            command=_show(quota),
+            command=lost.command if lost is not None else _show(quota),
         )
     if unseen:
         yield Unseen(unseen)
 
 
-def _remedy(quota: Object, *, brief: bool = False) -> str:
+def _remedy(quota: Object, lost: LostSurcharge | None, *, brief: bool = False) -> str:
+    if lost is not None:
+        return "Give it back what Harvester had added" if brief else capital(lost.words)
     if quota_writers.is_of_rancher(quota):
-        return "Raise the limits of the namespace in Rancher, which writes the quota"
+        raised = quota_writers.is_raised(quota)
+        once = ", once its migrations have ended, as Harvester refuses that before"
+        writes = ", which writes the quota"
+        return f"Raise the limits of the namespace in Rancher{once if raised else writes}"
     return f"Raise the quota{'' if brief else ', or use an ApplicationAwareResourceQuota'}"
 
 

@@ -423,7 +423,7 @@ def without_impossible(
 
     ``found``: the state of the VMI on its node.
     """
-    target = vm_states_targets.without_failing(target, found, cluster)
+    target = vm_states_targets.without_failing(target, vmi, found, cluster)
     impossible = migration_failures.impossible_targets(vmi, cluster)
     if not impossible:
         return target

@@ -34,14 +34,14 @@ from virt_admit.model.evidence.writes.admission_policies import AdmissionPolicy
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import POD, VM, VMI, Kind
+from virt_admit.model.kubernetes.kinds import POD, RESOURCE_QUOTA, VM, VMI, Kind
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, networks, vms
 from virt_admit.model.kubevirt.launcher import lost_surcharges, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.messages import command_of, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
@@ -97,6 +97,9 @@ def _exceeded(vmi: Object, reason: str, said: str, cluster: Cluster) -> Ruling |
     lost = lost_surcharges.of(vmi, found.quota, cluster)
     why = f"{reason}: {found.refusal}{found.alone}{lost.reason if lost is not None else ''}"
     remedy = lost.remedy if lost is not None else found.remedy
+    if found.quota is not None and not command_of(remedy):  # Rancher or a tool writes it
+        shown = kubectl("describe", RESOURCE_QUOTA, found.quota.name, found.quota.namespace)
+        remedy = typed(remedy, shown)
     return Ruling(StateEffect.BLOCKS, why, remedy, ProblemCause.QUOTA)
 
 
@@ -396,7 +399,9 @@ def _any(nodes: Sequence[str]) -> str:
     return nodes[0] if len(nodes) == 1 else f"one of {names(nodes, 80)}"
 
 
-def without_failing(target: SchedulingTarget, found: VmState, cluster: Cluster) -> SchedulingTarget:
+def without_failing(
+    target: SchedulingTarget, vmi: Object, found: VmState, cluster: Cluster
+) -> SchedulingTarget:
     """Return where a VMI could migrate, without the node of a target pod which that node has kept
     from starting for so long that its migration does not succeed there.
     """
@@ -404,7 +409,9 @@ def without_failing(target: SchedulingTarget, found: VmState, cluster: Cluster) 
     on = pod.at("spec", "nodeName").text if pod is not None else None
     half = vm_states_times.is_older(found.since, migrations.PENDING_TIMEOUT / 2, cluster)
     fault = pod_starts.fault(pod, cluster) if pod is not None and half else None
-    if fault is None or not on or not fault.of_node:
+    if pod is None or fault is None or not on or not fault.of_node:
+        return target
+    if ovn_ports.problem(vmi, found.migration, pod, cluster) is not None:
         return target
     why = f"its target pod does not start there: {fault.brief}"
     judged = {**target.placement.judged, on: why}

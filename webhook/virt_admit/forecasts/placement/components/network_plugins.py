@@ -21,11 +21,11 @@ from virt_admit.model.commands import argument, logs_of, pods_on, shell, typed
 from virt_admit.model.evidence import full_ranges
 from virt_admit.model.evidence.full_ranges import UsedUpRange
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import FINAL_PHASES, Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
+from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB, is_launcher
 from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import count, cut_middle, names
 
@@ -66,7 +66,7 @@ def remedy(
     found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
     listed = pods_on(node)
     logs = logs_of(found) if found is not None else listed
-    broken = broken_agent(plugin, pod, since, cluster)
+    broken = broken_agent(plugin, pod, since, cluster) or broken_agent(plugin, pod, None, cluster)
     if broken is not None and broken.why:
         return repair(broken, cluster)
     other = _served(node, since or clock.instant(pod.created), cluster)
@@ -190,7 +190,8 @@ def _error(event: Object, pod: Object, cluster: Cluster) -> tuple[str, _Error] |
     plugin, full = named[1] if named else "", full_ranges.of(said, _node(pod), cluster)
     if error is None or begun is None:
         return None
-    if full is None and ("multus" in said.lower() or waits_for_migration(said, cluster)):
+    of_migration = is_target(pod) and waits_for_migration(said, cluster)
+    if full is None and ("multus" in said.lower() or of_migration):
         return None
     if address_pools.full_range(said, cluster) or (full is not None and full.of_network):
         return None
@@ -247,17 +248,18 @@ _ERROR: Final = re.compile(r"plugin type=[^:]{1,200} failed \((?:add|delete)\): 
 def broken_agent(
     plugin: str, pod: Object, since: datetime | None, cluster: Cluster
 ) -> BrokenPod | None:
-    """Return the agent of a plugin that is not ready on the node of a pod; None: it is, or it gave
-    others a network.
+    """Return an agent of a plugin that is not ready on the node of a pod; None: all are, or they
+    gave others a network.
 
     Arguments as above.
     """
     node = pod.at("spec", "nodeName").text or ""
-    found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
     begun = since or clock.instant(pod.created)
-    if found is None or _served(node, begun, cluster) is not None:
+    if _served(node, begun, cluster) is not None:
         return None
-    return broken_pods.of_pod(found, cluster)
+    agents = node_pods.all_of_plugin(plugin, node_pods.of_node(node, cluster))
+    found = (broken_pods.of_pod(each, cluster) for each in agents)
+    return next((each for each in found if each is not None), None)
 
 
 def with_agent(words: str, said: str, pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
@@ -400,9 +402,26 @@ _TAKEN: Final = re.compile(
 )
 
 
-def ovn_controllers(cluster: Cluster) -> list[Object]:
+def is_target(pod: Object) -> bool:
+    """Return whether a pod is the target of a migration, which shares the port of its VM."""
+    return bool(pod.labels.get(MIGRATION_JOB))
+
+
+@cached
+def ovn_controllers(cluster: Cluster) -> tuple[Object, ...]:
     """Return the pods of Kube-OVN's controller."""
-    return [pod for pod in cluster.known(POD) if pod.name.startswith(f"{KUBE_OVN}-controller-")]
+    begin = f"{KUBE_OVN}-controller-"
+    return tuple(pod for pod in cluster.known(POD) if pod.name.startswith(begin))
+
+
+def lacks_ports(node: str, cluster: Cluster) -> bool:
+    """Return whether Kube-OVN gives a pod of a node no port that is the target of no migration."""
+    return bool(entry(cluster, _without_ports, node))
+
+
+def _without_ports(cluster: Cluster) -> Mapping[str, bool]:
+    said = ((pod, events.message(event)) for event, pod in _events(cluster) if not is_target(pod))
+    return {_node(pod): True for pod, text in said if waits_for_migration(text, cluster)}
 
 
 def waits_for_migration(said: str, cluster: Cluster) -> str:

@@ -153,7 +153,7 @@ _OF_PLUGINS: Final[dict[str, tuple[str, ...]]] = {
     "calico": ("calico-node", "canal", "rke2-canal"),
     "cilium-cni": ("cilium",),
     "flannel": ("kube-flannel-ds",),
-    "kube-ovn": ("kube-ovn-cni",),
+    "kube-ovn": ("kube-ovn-cni", "ovs-ovn"),
     "multus": _MULTUS,
     "multus-shim": _MULTUS,
     "openshift-sdn": ("sdn",),
@@ -166,11 +166,16 @@ as in the manifests of each project.
 
 
 def of_plugin(plugin: str, pods: Sequence[Object]) -> Object | None:
-    """Return the pod of a network plugin; None: none of these has made it,
+    """Return the first pod of a network plugin; None: none of these has made it,
     or its DaemonSet is not known.
     """
-    known = _OF_PLUGINS.get(plugin, ())
-    return next((pod for pod in pods if daemon(pod) in known), None)
+    return next(all_of_plugin(plugin, pods), None)
+
+
+def all_of_plugin(plugin: str, pods: Sequence[Object]) -> Iterator[Object]:
+    """Yield the pods of a network plugin, that which it calls first."""
+    for known in _OF_PLUGINS.get(plugin, ()):
+        yield from (pod for pod in pods if daemon(pod) == known)
 
 
 def daemon(pod: Object) -> str:

@@ -46,7 +46,7 @@ def problem(vmi: Object, migration: Object | None, pod: Object, cluster: Cluster
     as far as known.
     """
     phase = migration.at("status", "phase").text if migration is not None else None
-    if phase not in ("Pending", "Scheduling"):
+    if phase not in ("Pending", "Scheduling") or not network_plugins.is_target(pod):
         return None
     port = network_plugins.waits_for_migration(started_pods.of(pod, cluster).said, cluster)
     if not port:
@@ -89,7 +89,8 @@ def _skipped(port: str, pod: Object, cluster: Cluster) -> Problem | None:
         return None
     broken = network_plugins.broken_agent(network_plugins.KUBE_OVN, pod, None, cluster)
     controllers = network_plugins.ovn_controllers(cluster)
-    if broken is not None or not controllers:
+    node = pod.at("spec", "nodeName").text or ""
+    if broken is not None or not controllers or network_plugins.lacks_ports(node, cluster):
         return None
     fixed = {_fixed(each) for each in controllers}
     if None in fixed:

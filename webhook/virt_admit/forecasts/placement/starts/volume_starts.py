@@ -144,7 +144,7 @@ def _fenced(start: PodStart) -> StartFault | None:
     if named is None or node is None or not network_fences.is_of_fence(start.said):
         return None
     driver = start.driver(named[1])
-    fence = network_fences.wrong(node, driver, start.cluster) if driver else None
+    fence = next(network_fences.wrong(node, driver, start.cluster), None) if driver else None
     if fence is None:
         return None
     words = fence.words(node.name)

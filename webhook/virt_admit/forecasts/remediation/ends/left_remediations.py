@@ -5,11 +5,15 @@ Its operator releases before 0.9 delete the object of a remediator alone that ex
 node, and no object of a remediator whose time ran out before. Self Node Remediation before 0.11
 keeps its finalizer then. Until the status lists no remediation, the check can neither be deleted
 nor get another selector or remediator. The operator drops a node from the status only while it
-deletes an object, so an object that something else has deleted is counted too.
+deletes an object, so an object that something else has deleted is counted too. Releases from 0.9 on
+delete the objects that are left, unless the check is disabled. On bare metal Machine Deletion
+Remediation keeps the name of the node, which comes back.
 Sources: medik8s/node-healthcheck-operator:internal/controller/nodehealthcheck_controller.go
 #deleteOrphanedRemediationCRs, :internal/webhook/v1alpha1/nodehealthcheck_webhook.go, issues
 medik8s/node-healthcheck-operator#356, #266; medik8s/self-node-remediation:internal/controller/
-selfnoderemediation_controller.go#ReconcileManager (timed out and deleted).
+selfnoderemediation_controller.go#ReconcileManager (timed out and deleted);
+medik8s/machine-deletion-remediation:internal/controller/machinedeletionremediation_controller.go
+#setPermanentNodeDeletionExpectedCondition.
 """
 
 from __future__ import annotations
@@ -36,7 +40,10 @@ _SETTLED: Final = timedelta(minutes=30)
 
 READS: Final[Reads] = union(
     clock.READS,
-    {NODE: ("metadata.name",), NHC: ("spec.pauseRequests", "status.unhealthyNodes")},
+    {
+        NODE: ("metadata.name",),
+        NHC: ("spec.pauseRequests", "status.phase", "status.unhealthyNodes"),
+    },
     dict.fromkeys(
         _KINDS.values(),
         (
@@ -65,27 +72,45 @@ class LeftRemediation(NamedTuple):
     @property
     def reason(self) -> str:
         """What is wrong, as a sentence without its end."""
-        counted = f"so that the check has stayed in Remediating{self.lasts}, and {_REFUSED}"
+        stays = f"so that the check has stayed in Remediating{self.lasts}, and {_REFUSED}"
+        counted = _REFUSED_TOO if self._is_disabled else stays
         gone = f"node {self.node} does not exist any more"
         if not self.objects:
             return f"{gone}, nor its remediation, but status.unhealthyNodes lists it, {counted}"
         after = f" ({self.after} was its next step)" if self.after else ""
-        return f"{gone}{after}, but {names(map(_words, self.objects), 240)} is left, {counted}"
+        are = "is" if len(self.objects) == 1 else "are"
+        return f"{gone}{after}, but {names(map(_words, self.objects), 240)} {are} left, {counted}"
 
     @property
     def remedy(self) -> str:
         """What ends it, with the first command."""
         if not self.objects:
             return typed(f"{self._entry}, as its operator does not", self._status)
-        also = f"if status.unhealthyNodes lists it still, {self._entry} ({self._status})"
-        return typed(self._way, self._command, "; ".join(filter(None, (self._stays, also, _NEWER))))
+        then = f"then {self._entry}, as releases before 0.9 do not ({self._status})"
+        return typed(self._first, self._command, "; ".join(filter(None, (self._stays, then))))
 
     @property
     def brief(self) -> str:
         """The same without what comes later, and without the command."""
         if not self.objects:
             return capital(f"{self._entry}.")
-        return capital(f"{'; '.join(filter(None, (self._way, self._stays)))}.")
+        return capital(f"{'; '.join(filter(None, (self._first, self._stays)))}.")
+
+    @property
+    def _is_disabled(self) -> bool:
+        """Whether its operator leaves a check alone, in each release."""
+        return self.check.at("status", "phase").text == "Disabled"
+
+    @property
+    def _first(self) -> str:
+        """An update ends it, unless the object is in deletion already."""
+        if self._is_disabled or self.objects[0].deleted:
+            return self._way
+        also = " and Self Node Remediation to 0.11" if self._is_held else ""
+        return (
+            f"update Node Health Check Operator to 0.9{also} or later, which ends it; or "
+            f"{self._way}"
+        )
 
     @property
     def _entry(self) -> str:
@@ -98,13 +123,17 @@ class LeftRemediation(NamedTuple):
     @property
     def _way(self) -> str:
         first = self.objects[0]
-        return self._lets_go if first.deleted else f"delete {first.kind} {first.name}"
+        others = " and the others that are left" if len(self.objects) > 1 else ""
+        return self._lets_go if first.deleted else f"delete {first.kind} {first.name}{others}"
 
     @property
     def _stays(self) -> str:
+        return f"if it stays, {self._lets_go}" if self._is_held else ""
+
+    @property
+    def _is_held(self) -> bool:
         first = self.objects[0]
-        held = not first.deleted and any(True for _ in first.metadata["finalizers"].items())
-        return f"if it stays, {self._lets_go}" if held else ""
+        return not first.deleted and any(True for _ in first.metadata["finalizers"].items())
 
     @property
     def _lets_go(self) -> str:
@@ -120,9 +149,7 @@ class LeftRemediation(NamedTuple):
 
 
 _REFUSED: Final = "its webhook refuses to delete it or change what it selects"
-_NEWER: Final = (
-    "Node Health Check Operator 0.9 and Self Node Remediation 0.11, or later, do so themselves"
-)
+_REFUSED_TOO: Final = "so that the webhook of the check refuses its deletion and another selector"
 
 
 def _words(obj: Object) -> str:
@@ -136,25 +163,49 @@ def left(check: Object, cluster: Cluster) -> Iterator[LeftRemediation]:
     """Yield what is left of each node that does not exist, and has not for a while."""
     if any(True for _ in check.at("spec", "pauseRequests").items()):
         return  # its operator does nothing meanwhile
-    for unhealthy in check.at("status", "unhealthyNodes").items():
-        node, begun = unhealthy["name"].text or "", list(unhealthy["remediations"].items())
-        if not node or not begun or not is_absent(cluster, NODE, "", node):
-            continue
-        objects = [each for each in _owned(check, cluster) if _node_of(each) == node]
-        listed = [each["resource"] for each in begun]
-        since = _last(begun, objects)
-        settled = clock.elapsed(since, cluster)
-        known = all(_is_known(each, cluster) for each in listed)
-        if settled is None or settled < _SETTLED or any(map(_works, objects)) or not known:
+    for each in _absent(check, cluster):
+        listed = [one["resource"] for one in each.begun]
+        known = all(_is_known(one, cluster) for one in listed)
+        if each.may_go_on or not known:
             continue
         yield LeftRemediation(
             check,
-            node,
-            unhealthy["name"],
-            sorted(objects, key=lambda each: (each.deleted, each.full_name)),
-            _deleter(listed[-1], objects),
-            clock.lasts(settled),
+            each.node,
+            each.path,
+            sorted(each.objects, key=lambda obj: (obj.deleted, obj.full_name)),
+            _deleter(listed[-1], each.objects),
+            clock.lasts(each.settled or _SETTLED),
         )
+
+
+def may_go_on(check: Object, cluster: Cluster) -> set[str]:
+    """Return the nodes that do not exist and whose remediation may still go on."""
+    return {each.node for each in _absent(check, cluster) if each.may_go_on}
+
+
+class _AbsentNode(NamedTuple):
+    """A node that does not exist, with what a check counts of it."""
+
+    node: str
+    path: Field
+    begun: Sequence[Field]
+    objects: Sequence[Object]
+    settled: timedelta | None
+    """Since when nothing has begun or ended. None: not known."""
+
+    @property
+    def may_go_on(self) -> bool:
+        is_new = self.settled is None or self.settled < _SETTLED
+        return is_new or any(map(_goes_on, self.objects))
+
+
+def _absent(check: Object, cluster: Cluster) -> Iterator[_AbsentNode]:
+    for unhealthy in check.at("status", "unhealthyNodes").items():
+        node, begun = unhealthy["name"].text or "", list(unhealthy["remediations"].items())
+        if node and begun and is_absent(cluster, NODE, "", node):
+            objects = [each for each in _owned(check, cluster) if _node_of(each) == node]
+            settled = clock.elapsed(_last(begun, objects), cluster)
+            yield _AbsentNode(node, unhealthy["name"], begun, objects, settled)
 
 
 def unread(check: Object, cluster: Cluster) -> Iterator[Unseen]:
@@ -178,9 +229,15 @@ def _node_of(obj: Object) -> str:
     return obj.annotations.get(NODE_NAME) or obj.name
 
 
-def _works(obj: Object) -> bool:
-    """Return whether a remediator expects to delete the node, and has not ended yet."""
-    return obj.is_true("PermanentNodeDeletionExpected") and not obj.is_true("Succeeded")
+def _goes_on(obj: Object) -> bool:
+    """Return whether a remediator that deletes Machines has not ended yet, or keeps the name of the
+    node.
+    """
+    keeps_name = obj.condition(_PERMANENT)["status"].text == "False" and obj.kind == MDR.kind
+    return keeps_name or (obj.is_true(_PERMANENT) and not obj.is_true("Succeeded"))
+
+
+_PERMANENT: Final = "PermanentNodeDeletionExpected"
 
 
 def _is_known(listed: Field, cluster: Cluster) -> bool:

@@ -43,7 +43,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts
-from virt_admit.model.kubevirt.launcher import limit_ranges
+from virt_admit.model.kubevirt.launcher import limit_ranges, lost_surcharges
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.node_updates import cordoners, maintenance_updates, sriov_drains
@@ -105,7 +105,7 @@ def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         return _UNEXPLAINED
     quota = _object(problem.subject, cluster)
     if quota_writers.is_of_rancher(quota):
-        return "Rancher writes it: raise the limits of the namespace in its project"
+        return _in_rancher(problem, quota, cluster)
     most: dict[str, int] = {}
     for vm in problem.vms:
         vmi = cluster.get(VMI, vm.namespace, vm.name)
@@ -124,6 +124,16 @@ def _quota(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
     risk = "the quota is part of the contract with the tenant; its VMs migrate one after another"
     check = queries.in_force(problem.subject, edits)
     return _settings(problem, PlanStage.QUOTAS, f"raise {raised}", edits, risk, check)
+
+
+def _in_rancher(problem: RootProblem, quota: Object, cluster: Cluster) -> str:
+    """Return how a quota gets room that Rancher writes."""
+    for vm in problem.vms:
+        vmi = cluster.get(VMI, vm.namespace, vm.name)
+        lost = lost_surcharges.of(vmi, quota, cluster) if vmi is not None else None
+        if lost is not None:
+            return lost.remedy
+    return quota_writers.raising(quota.name, quota.namespace, quota)[0]
 
 
 _UNEXPLAINED: Final = (

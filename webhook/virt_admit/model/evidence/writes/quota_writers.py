@@ -22,6 +22,10 @@ from virt_admit.model.kubernetes.reads import Reads
 OF_RANCHER: Final = "resourcequota.management.cattle.io/default-resource-quota"
 BASE: Final = "field.cattle.io/resourceQuota"
 """The annotation of a Namespace with the limits that Rancher writes into its quota."""
+_MIGRATING: Final = ("harvesterhci.io/migrating-", "harvesterhci.io/migratingUID-")
+"""How the annotations of a quota begin with what Harvester has added for a migration. Meanwhile its
+webhook refuses other limits of the namespace
+(harvester/harvester:pkg/webhook/resources/namespace/validator.go#resourceQuotaValidation)."""
 READS: Final[Reads] = {
     RESOURCE_QUOTA: (
         *("metadata.labels", "metadata.annotations", "metadata.ownerReferences"),
@@ -35,15 +39,22 @@ def is_of_rancher(quota: Object) -> bool:
     return quota.label(OF_RANCHER).text == "true"
 
 
+def is_raised(quota: Object) -> bool:
+    """Return whether Harvester has added something to a quota for a migration."""
+    return any(key.startswith(_MIGRATING) for key in quota.annotations)
+
+
 def raising(name: str, namespace: str, quota: Object | None, least: str = "") -> tuple[str, str]:
     """Return how a quota is raised (``least``: to what), with the command; empty: in Rancher."""
     command = kubectl("edit", RESOURCE_QUOTA, name, namespace)
     if quota is None:
         return f"raise ResourceQuota {name}{least}", command
     if is_of_rancher(quota):
+        busy = "; Harvester refuses that until all migrations of the namespace have ended"
         words = (
             f"raise the limits of namespace {namespace} in its Rancher project{least}, whose own "
-            f"limit must have room for that (Rancher overwrites ResourceQuota {name})"
+            f"limit must have room for that (Rancher overwrites ResourceQuota {name}"
+            f"{busy if is_raised(quota) else ''})"
         )
         return words, ""
     if (owner := writers.owner_above(quota)) is not None:

@@ -27,8 +27,8 @@ READS: Final[Reads] = union(
 )
 _BASES: Final = {"limits.cpu": "limitsCpu", "limits.memory": "limitsMemory"}
 _AFTER: Final = (
-    "Harvester takes off what it added as each of them ends. Update it to 1.4.2 or later, which "
-    "writes it again by itself"
+    "Harvester takes off what it added as each of them ends, and 1.4.2 or later writes it again by "
+    "itself"
 )
 
 
@@ -46,11 +46,6 @@ class LostSurcharge(NamedTuple):
     def remedy(self) -> str:
         """The words with their command."""
         return typed(self.words, self.command, _AFTER)
-
-    @property
-    def whole(self) -> str:
-        """The words without the command."""
-        return f"{self.words}; {_AFTER}"
 
 
 def of(vmi: Object, quota: Object | None, cluster: Cluster) -> LostSurcharge | None:
@@ -126,6 +121,6 @@ def surcharge_key(vmi: Object) -> str:
 def _parsed(text: str | None) -> Mapping[str, Any]:
     try:
         found = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
