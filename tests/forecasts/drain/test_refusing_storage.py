@@ -172,3 +172,28 @@ def _ceph(
         manifest("v1", "PersistentVolume", "pv", spec={"csi": csi}),
     ]
     return Snapshot([*objects, *([ceph] if checks else [])], complete=complete)
+
+
+@pytest.mark.parametrize(("robustness", "doubts"), [("faulted", True), ("degraded", False)])
+def test_a_volume_whose_copies_have_all_failed_is_not_attached_again(
+    robustness: str, doubts: bool
+) -> None:
+    csi = {"driver": refusing_storage.LONGHORN, "volumeHandle": "v1"}
+    found = refusing_storage.doubt(
+        "vms",
+        ["data"],
+        Snapshot(
+            [
+                manifest("v1", "PersistentVolumeClaim", "data", "vms", spec={"volumeName": "pv"}),
+                manifest("v1", "PersistentVolume", "pv", spec={"csi": csi}),
+                manifest(
+                    *("longhorn.io/v1beta2", "Volume", "v1", "longhorn-system"),
+                    status={"robustness": robustness},
+                ),
+            ],
+            complete=["*"],
+        ),
+    )
+    assert (found is not None) is doubts
+    if found is not None:
+        assert found.reason.startswith("no migration attaches its volume: Longhorn volume v1 of")

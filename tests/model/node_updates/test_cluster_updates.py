@@ -182,15 +182,27 @@ def test_what_the_next_update_would_meet() -> None:
         operator("dns", "4.20.6", Degraded="slow"),
         operator("etcd", "4.20.6", Available="none"),
     )
-    said = "; ".join(found.rests_on)
     assert found.refused is not None
     assert [each.reason for each in found.refused.by] == [
         "ClusterVersion version is not Upgradeable: two operators refuse"
     ]
-    assert (
-        "waits for ClusterOperator etcd, which is not available, dns, which is degraded, and"
-        in said
+    assert found.possible is None
+    assert any(
+        each.startswith(
+            "whether an update gets past ClusterOperator etcd, which is not available, dns, which "
+            "is degraded for 44 h: none. Repair etcd first: kubectl describe clusteroperator etcd"
+        )
+        for each in found.unseen
     )
+
+
+def test_an_operator_that_is_sick_for_a_moment_only_delays_the_next_update() -> None:
+    sick = operator("dns", "4.20.6")
+    sick["status"]["conditions"] = [condition("Degraded", True, "Slow", "slow", minutes=5)]
+    found = rehearsed(version("4.20.6", None), sick)
+    assert found.possible is True
+    waits = "an update first waits for ClusterOperator dns, which is degraded, and no time is"
+    assert any(each.startswith(waits) for each in found.rests_on)
 
 
 def test_an_update_that_is_at_its_operators() -> None:

@@ -19,7 +19,7 @@ from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
-from virt_admit.forecasts.upgrade.pools import away_nodes, waiting_machines
+from virt_admit.forecasts.upgrade.pools import away_nodes, updater_pods, waiting_machines
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import nodes
@@ -59,6 +59,7 @@ READS: Final = union(
     updaters.READS,
     cluster_updates.READS,
     pool_obstacles.READS,
+    updater_pods.READS,
     waiting_machines.READS,
     harvester_waits.READS,
 )
@@ -213,6 +214,8 @@ def pools(
             found = tuple(_cluster_api(every, cluster, max_unavailable, phases))
         case Driver.PLAIN:
             found = (_plain(every, cluster, max_unavailable, load, begun, phases),)
+    down = updater_pods.controller(driver, cluster)
+    found = tuple(replace(each, obstacle=each.obstacle or down) for each in found)
     return tuple(_keeping_quorum(pool, coming_back(found), cluster) for pool in found)
 
 
@@ -436,7 +439,7 @@ def _pool_obstacle(pool: Object, own: Sequence[Object], cluster: Cluster) -> Obs
             daemon_errors.of_pool(pool, own) or see,
             problem_of(ProblemCause.POOL_DEGRADED, pool),
         )
-    return None
+    return updater_pods.daemon(own, cluster)
 
 
 _LONGEST: Final = 300  # the operator names the node, and the error of its daemon comes last

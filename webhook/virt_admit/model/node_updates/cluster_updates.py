@@ -302,7 +302,8 @@ def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
     last = next(iter(version.at("status", "history").items()), version["-"])
     if last["state"].text != "Partial":
         refused = release_refusals.of_version(version, cluster)
-        return ClusterUpdate(notes=tuple(_before_the_next(cluster)), refused=refused)
+        notes, doubt = tuple(_before_the_next(cluster)), _held_next(cluster)
+        return ClusterUpdate(doubt=doubt, notes=() if doubt else notes, refused=refused)
     reached = _reached_nodes(target, cluster)
     if reached:
         return ClusterUpdate()
@@ -366,6 +367,25 @@ def _before_the_next(cluster: Cluster) -> Iterator[str]:
         yield f"an update first waits for ClusterOperator {which}, and no time is counted for that"
 
 
+def _held_next(cluster: Cluster) -> str:
+    """Return that operators have been sick for so long that they do not get well by themselves, so
+    the next update may not get past them: only the new release may cure them; empty: none has.
+    """
+    sick = [
+        (each, state)
+        for each, state in _sick(cluster)
+        # the operator of the nodes says so of its pools, which are judged
+        if each.name != _NODES and _lasts(each.condition(_CONDITIONS[state]), cluster)
+    ]
+    if not sick:
+        return ""
+    (first, state), which = sick[0], names((f"{each.name}, which {state}" for each, state in sick))
+    since = clock.lasting(first.condition(_CONDITIONS[state])["lastTransitionTime"].text, cluster)
+    see = typed(f"Repair {first.name} first", about("describe", first, CLUSTER_OPERATOR))
+    said = _cut(_condition_of(first, state))
+    return f"whether an update gets past ClusterOperator {which}{since}: {said}. {see}"
+
+
 def spaces(operator: Object) -> frozenset[str]:
     """Return the namespaces of an operator, in which its pods run: those that it names,
     else the usual one.
@@ -399,6 +419,7 @@ def _sick(cluster: Cluster) -> list[tuple[Object, str]]:
 
 _UNAVAILABLE: Final = "is not available"
 _DEGRADED: Final = "is degraded"
+_CONDITIONS: Final = {_UNAVAILABLE: "Available", _DEGRADED: "Degraded"}
 
 
 def _operators(cluster: Cluster, condition: str, *statuses: str) -> list[Object]:
@@ -417,7 +438,7 @@ def _named(sick: Sequence[tuple[Object, str]], words: str) -> Sequence[tuple[Obj
 
 
 def _condition_of(operator: Object, state: str) -> str:
-    found = operator.condition("Available" if state == _UNAVAILABLE else "Degraded")
+    found = operator.condition(_CONDITIONS[state])
     return _words(found) or found["reason"].text or "see its conditions"
 
 

@@ -19,6 +19,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import (
+    absent_operators,
     drain_cleaner,
     guard_budgets,
     longhorn_budgets,
@@ -52,6 +53,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
 
 READS: Final = union(
+    absent_operators.READS,
     longhorn_budgets.READS,
     drain_cleaner.READS,
     guard_budgets.READS,
@@ -115,7 +117,8 @@ def judge(pod: Object, budget: Object, never: str, cluster: Cluster) -> Operator
     if known is None:
         return None
     try:
-        return _shown(known.judge(PodEviction(pod, budget, never, cluster)), budget)
+        answer = known.judge(PodEviction(pod, budget, never, cluster))
+        return _shown(absent_operators.held(known.name, answer, cluster), budget)
     except Unseen as unseen:
         about = f"{PDB.kind} {budget.full_name}"
         raise Unseen(f"whether {known.name} makes way for {about} ({unseen.what})") from None

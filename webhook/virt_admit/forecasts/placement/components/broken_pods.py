@@ -81,6 +81,14 @@ def lasts(pod: Object, cluster: Cluster) -> bool:
     return pod.condition("Ready")["status"].text == "False" and age is not None and age >= _LASTING
 
 
+def all_down(pods: Sequence[Object], cluster: Cluster) -> BrokenPod | None:
+    """Return one of these pods where each of them has not been ready for minutes, one whose cause
+    is known before others; None: there are none, or one may be ready.
+    """
+    down = pods and all(lasts(pod, cluster) for pod in pods)
+    return first(pods, cluster) if down else None
+
+
 def first(pods: Iterable[Object], cluster: Cluster) -> BrokenPod | None:
     """Return the first of these pods that is not ready, one whose cause is known before others;
     None: all are.

@@ -37,13 +37,13 @@ def down(name: str, cluster: Cluster) -> Problem | None:
     ``kube-scheduler has no Ready pod (pod P is not ready for 90 min: CrashLoopBackOff)``.
     """
     pods = _pods(name, cluster)
-    if not pods or unlisted(cluster, POD) or not all(_is_down(name, pod, cluster) for pod in pods):
+    if unlisted(cluster, POD) or not all(_is_down(name, pod) for pod in pods):
         return None
-    broken = broken_pods.first(pods, cluster)
-    said = f" ({broken.words})" if broken is not None else ""
-    remedy = sentence(broken.remedy) if broken is not None else ""
-    place = ProblemId(ProblemCause.COMPONENT, pods[0].namespace, name)
-    return Problem(f"{name} has no Ready pod{said}", remedy, id=place)
+    broken = broken_pods.all_down(pods, cluster)
+    if broken is None:
+        return None
+    place = ProblemId(ProblemCause.COMPONENT, broken.pod.namespace, name)
+    return Problem(f"{name} has no Ready pod ({broken.words})", sentence(broken.remedy), id=place)
 
 
 def _pods(name: str, cluster: Cluster) -> Sequence[Object]:
@@ -57,11 +57,9 @@ def _pods(name: str, cluster: Cluster) -> Sequence[Object]:
     ]
 
 
-def _is_down(name: str, pod: Object, cluster: Cluster) -> bool:
-    """Return whether the container itself has not been ready for minutes: others of its pod only
-    watch over its certificates."""
+def _is_down(name: str, pod: Object) -> bool:
+    """Return whether the container itself may not be ready: others of its pod only watch over its
+    certificates."""
     states = pod.at("status", "containerStatuses").items()
     own = next((each for each in states if each["name"].text == name), None)
-    if own is not None and own["ready"].boolean is not False:
-        return False
-    return broken_pods.lasts(pod, cluster)
+    return own is None or own["ready"].boolean is False

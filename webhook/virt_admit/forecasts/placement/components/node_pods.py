@@ -121,6 +121,11 @@ def deployment_of(pod: Object) -> str:
     return _owner(pod) if pod.owned_by("ReplicaSet") else ""
 
 
+def workload_of(pod: Object) -> str:
+    """Return the name of the Deployment, StatefulSet or DaemonSet of a pod; empty: it has none."""
+    return _owner(pod) or daemon(pod)
+
+
 def _attaches(pod: Object) -> bool:
     """Return whether a pod has the sidecar that attaches volumes, whatever its name is.
 

@@ -38,22 +38,19 @@ def problem(driver: str, cluster: Cluster) -> Problem | None:
     if manager is not None:
         return manager
     pods = node_pods.attachers_of(driver, cluster)
-    if not pods or unlisted(cluster, POD) or not all(_is_down(pod, cluster) for pod in pods):
+    if unlisted(cluster, POD) or not all(map(_is_down, pods)):
         return None
-    broken = broken_pods.first(pods, cluster)
+    broken = broken_pods.all_down(pods, cluster)
     if broken is None:
         return None
     return Problem(f"no pod of its controller is ready ({broken.words})", broken.remedy)
 
 
-def _is_down(pod: Object, cluster: Cluster) -> bool:
-    """Return whether a pod has attached nothing for minutes: not for the fault of another helper
-    beside the driver.
-    """
+def _is_down(pod: Object) -> bool:
+    """Return whether a pod may attach nothing: not for the fault of another helper beside the
+    driver."""
     states = tuple(pod.at("status", "containerStatuses").items())
-    if states and not any(
+    return not states or any(
         each["ready"].boolean is False and not node_pods.is_helper(each["name"].text or "")
         for each in states
-    ):
-        return False
-    return broken_pods.lasts(pod, cluster)
+    )

@@ -177,6 +177,10 @@ def doubt(namespace: str, claims: Iterable[str], cluster: Cluster) -> Problem | 
     """
     for claim in claims:
         csi = csi_of(namespace, claim, cluster)
+        if csi["driver"].text == LONGHORN and (
+            faulted := _of_longhorn(csi["volumeHandle"].text, claim, cluster)
+        ):
+            return faulted._replace(reason=f"no migration attaches its volume: {faulted.reason}")
         ceph, of_rook = _behind(csi, cluster), (csi["driver"].text or "").endswith((_BLOCK, _FILES))
         if ceph is None and of_rook and (missing := unlisted(cluster, CEPH_CLUSTER)):
             raise Unseen(missing)

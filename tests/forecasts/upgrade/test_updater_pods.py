@@ -1,0 +1,73 @@
+"""What updates the nodes has no ready pod: no node is updated."""
+
+import pytest
+
+from tests.builders import manifest, node
+from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+NOW = "2026-01-01T12:00:00Z"
+SPACE = "openshift-machine-config-operator"
+CONTROLLER = "machine-config-controller-7c9d"
+CAPI = "capi-controller-manager-7c9d"
+
+
+def pod(owner, kind="ReplicaSet", on="w", ready="False", since="11:00", namespace=SPACE):
+    condition = {
+        **{"type": "Ready", "status": ready},
+        "lastTransitionTime": f"2026-01-01T{since}:00Z",
+    }
+    owners = [{"kind": kind, "name": owner, "controller": True}]
+    return manifest(
+        *("v1", "Pod", f"{owner}-{on}", namespace),
+        metadata={"ownerReferences": owners},
+        spec={"nodeName": on},
+        status={"phase": "Running", "conditions": [condition]},
+    )
+
+
+def pool():
+    labels = {"matchLabels": {"kubernetes.io/os": "linux"}}
+    kind = ("machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker")
+    configuration = {"configuration": {"name": "rendered-1"}}
+    return manifest(*kind, spec={"nodeSelector": labels, **configuration}, status=configuration)
+
+
+def stops(*objects):
+    own = node("w", runs_vms=False)
+    own.data["metadata"].setdefault("labels", {})["kubernetes.io/os"] = "linux"
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T01:00:00Z"}
+    own.data["status"] = {**own.data.get("status", {}), "conditions": [ready]}
+    cluster = Snapshot([*objects, own], complete=["*"], time=NOW)
+    found = rehearsal.rehearse(cluster, Options(), forecast_only=True)
+    return [stop.reason for stop in found.stops]
+
+
+def test_without_the_controller_of_the_pools_no_node_is_updated():
+    assert stops(pool(), pod(CONTROLLER)) == [
+        "no node is updated, as machine-config-controller has no Ready pod (pod "
+        f"{CONTROLLER}-w is not ready for 60 min)"
+    ]
+
+
+def test_without_its_daemon_a_node_is_not_updated():
+    assert stops(pool(), pod("machine-config-daemon", "DaemonSet")) == [
+        "w is not updated, as machine-config-daemon has no Ready pod on w (pod "
+        "machine-config-daemon-w is not ready for 60 min)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        [pod(CONTROLLER), pod(CONTROLLER, on="v", ready="True")],
+        [pod(CONTROLLER, since="11:58")],
+        [pod("machine-config-daemon", "DaemonSet", on="v")],
+        [pod(CONTROLLER), pod(CONTROLLER, on="v", namespace="hosted")],
+        [pod(CAPI)],
+    ],
+    ids=["another-runs", "young", "other-node", "several-clusters", "other-updater"],
+)
+def test_an_updater_that_may_work_stops_nothing(pods):
+    assert stops(pool(), *pods) == []
