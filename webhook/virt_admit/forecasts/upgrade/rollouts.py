@@ -332,25 +332,25 @@ def _machine_config(
             found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
             yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
     for left in poolless_nodes.of_cluster(cluster).values():
-        if left.custom:
-            yield Pool("no MachineConfigPool", (left.node.name,), 1, _without_a_pool(left))
+        yield Pool("no MachineConfigPool", (left.node.name,), 1, _without_a_pool(left))
 
 
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
     """Yield what the update of the cluster rests on, and which nodes belong to another pool than
-    one that selects them, or to none.
+    one that selects them.
     """
     if driver is Driver.MACHINE_CONFIG:
         yield from cluster_updates.release(cluster).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
         yield from (overlap.effect for overlap in found)
-        yield from (
-            each.reason for each in poolless_nodes.of_cluster(cluster).values() if not each.custom
-        )
 
 
 def _without_a_pool(found: PoollessNode) -> Obstacle:
-    problem = problem_of(ProblemCause.POOL_AMBIGUOUS, found.node)
+    """Return that an upgrade leaves a node out: the operator passes over one without a pool as over
+    one of two custom pools (helpers.go#GetNodesForPool).
+    """
+    cause = ProblemCause.POOL_AMBIGUOUS if found.custom else ProblemCause.POOL_MISSING
+    problem = problem_of(cause, found.node)
     return Obstacle(found.reason, found.remedy, problem, node=found.node.name)
 
 
