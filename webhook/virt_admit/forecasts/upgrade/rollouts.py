@@ -19,8 +19,8 @@ from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
-from virt_admit.forecasts.upgrade.pools import away_nodes, waiting_machines
-from virt_admit.model import machine_pools
+from virt_admit.forecasts.upgrade.pools import away_nodes, unpooled_nodes, waiting_machines
+from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
@@ -61,6 +61,7 @@ READS: Final = union(
     pool_obstacles.READS,
     waiting_machines.READS,
     harvester_waits.READS,
+    machine_nodes.POOL_READS,
 )
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
@@ -343,6 +344,8 @@ def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
         yield from cluster_updates.release(cluster).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
         yield from (overlap.effect for overlap in found)
+    else:
+        yield from unpooled_nodes.of_machine_pools(cluster, counted=driver is Driver.PLAIN)
 
 
 def _without_a_pool(found: PoollessNode) -> Obstacle:

@@ -29,6 +29,11 @@ TALOS: Final = "TalosControlPlane"
 (siderolabs/cluster-api-control-plane-provider-talos: controllers/taloscontrolplane_controller.go).
 """
 
+BY_PROVIDER: Final = "Cluster API leaves that to its infrastructure provider"
+"""Of a MachinePool, whose controller does not read the mark either
+(kubernetes-sigs/cluster-api:core/reconcilers/machinepool/machinepool_controller_phases.go
+#reconcileMachines)."""
+
 UNOWNED: Final = "no controller owns it, so it is never deleted"
 
 
