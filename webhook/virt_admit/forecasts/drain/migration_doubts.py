@@ -7,7 +7,12 @@ from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.guests import paused_guests
-from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_times
+from virt_admit.forecasts.drain.states import (
+    vm_states_failures,
+    vm_states_outcomes,
+    vm_states_times,
+)
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.drain.targets import rejected_targets
 from virt_admit.forecasts.placement import (
     candidates,
@@ -114,13 +119,18 @@ def _of_disks(vmi: Object, cluster: Cluster) -> Problem | None:
     return None
 
 
-def side_effect(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return what a drain that ends may do to the disks of a guest that migrates; None: nothing.
+def side_effect(vmi: Object, state: VmState, cluster: Cluster) -> Problem | None:
+    """Return what a drain that ends may do to the disks of a guest that migrates; None: nothing, or
+    its drain has begun, which evicts the other pods at once.
 
     The pod that attaches them may be evicted before the guest has left, which then pauses at an
     error (kubevirt/kubevirt#13523).
     """
     if versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
+        return None
+    moves = state.state not in vm_states_outcomes.NO_RULING
+    leaves = Flag.FOREIGN in state.flags and Flag.ARRIVING not in state.flags
+    if moves and (not leaves or state.state in _LEFT):
         return None
     absent = hotplugs.absent_claims(vmi)
     claim = next(
@@ -132,8 +142,14 @@ def side_effect(vmi: Object, cluster: Cluster) -> Problem | None:
         f"nothing keeps the pod that attaches {claim}: its eviction may detach disks of the "
         "running guest, which then pauses at an I/O error"
     )
+    if moves:
+        return Problem(reason, "start the drain once its migration has ended")
     command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
     return Problem(reason, typed("migrate the VM before the drain", command))
+
+
+_LEFT: Final = (State.POST_COPY, State.ARRIVED, State.NOT_CLOSED, State.DECENTRALIZED)
+"""States of a migration in which the guest needs the disks of its old node no more, or may."""
 
 
 def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:

@@ -19,8 +19,13 @@ from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
-from virt_admit.forecasts.upgrade.pools import away_nodes, updater_pods, waiting_machines
-from virt_admit.model import machine_pools
+from virt_admit.forecasts.upgrade.pools import (
+    away_nodes,
+    unpooled_nodes,
+    updater_pods,
+    waiting_machines,
+)
+from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
@@ -62,6 +67,7 @@ READS: Final = union(
     updater_pods.READS,
     waiting_machines.READS,
     harvester_waits.READS,
+    machine_nodes.POOL_READS,
 )
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
@@ -335,25 +341,27 @@ def _machine_config(
             found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
             yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
     for left in poolless_nodes.of_cluster(cluster).values():
-        if left.custom:
-            yield Pool("no MachineConfigPool", (left.node.name,), 1, _without_a_pool(left))
+        yield Pool("no MachineConfigPool", (left.node.name,), 1, _without_a_pool(left))
 
 
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
     """Yield what the update of the cluster rests on, and which nodes belong to another pool than
-    one that selects them, or to none.
+    one that selects them.
     """
     if driver is Driver.MACHINE_CONFIG:
         yield from cluster_updates.release(cluster).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
         yield from (overlap.effect for overlap in found)
-        yield from (
-            each.reason for each in poolless_nodes.of_cluster(cluster).values() if not each.custom
-        )
+    else:
+        yield from unpooled_nodes.of_machine_pools(cluster, counted=driver is Driver.PLAIN)
 
 
 def _without_a_pool(found: PoollessNode) -> Obstacle:
-    problem = problem_of(ProblemCause.POOL_AMBIGUOUS, found.node)
+    """Return that an upgrade leaves a node out: the operator passes over one without a pool as over
+    one of two custom pools (helpers.go#GetNodesForPool).
+    """
+    cause = ProblemCause.POOL_AMBIGUOUS if found.custom else ProblemCause.POOL_MISSING
+    problem = problem_of(cause, found.node)
     return Obstacle(found.reason, found.remedy, problem, node=found.node.name)
 
 

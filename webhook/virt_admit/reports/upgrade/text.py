@@ -134,11 +134,16 @@ def _release(result: Rehearsal) -> Iterator[str]:
 
 
 def _refused(result: Rehearsal) -> Iterator[str]:
-    """Yield what refuses the next release."""
+    """Yield what refuses the next release, without the words of a node that is a stop."""
     if result.refused is not None:
+        at = {each.remedy: each for each in result.stops if each.node}
         for refusal in result.refused.by[:_MOST]:
-            yield f"No for {result.refused.targets}: {ended(refusal.reason)}"
-            yield f"  to do: {refusal.remedy}"
+            reason, same = refusal.reason, at.get(refusal.remedy)
+            if same is not None:
+                reason = reason.replace(same.reason, f"as of {same.node} above")
+            remedy = refusal.remedy if same is None else f"the same as at {same.node}"
+            yield f"No for {result.refused.targets}: {ended(reason)}"
+            yield f"  to do: {remedy}"
 
 
 _BY: Final = {
@@ -234,7 +239,10 @@ def stops(found: Sequence[Stop]) -> str:
 
 def leaves_out(stop: Stop) -> bool:
     """Whether the updater goes on without the node, which then is never updated."""
-    return stop.problem is not None and stop.problem.cause == ProblemCause.POOL_AMBIGUOUS
+    return stop.problem is not None and stop.problem.cause in _LEFT_OUT
+
+
+_LEFT_OUT: Final = (ProblemCause.POOL_AMBIGUOUS, ProblemCause.POOL_MISSING)
 
 
 def _causes(stops: Sequence[Stop]) -> int:

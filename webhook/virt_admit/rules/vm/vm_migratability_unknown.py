@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import AbsentObject, Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POOL, PVC, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, migratability, storage, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
@@ -58,7 +58,7 @@ def _advice(missing: Sequence[str]) -> Sequence[str]:
         return ("Set spec.claimPropertySets there.",)
     if all(what == storage.NO_DEFAULT for what in missing):
         return ("Mark one as the default, or name a storageClassName.",)
-    if all(what.endswith(expand.ABSENT) for what in missing):
+    if all(isinstance(what, AbsentObject) for what in missing):
         return ("Create it.",)
     return "Create it, or make it readable.", "Make it readable."
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD
@@ -87,6 +87,7 @@ def _lost(vmi: Object, volume: str, pods: list[Object], cluster: Cluster) -> Pro
     why = ", as a drain evicts such pods, which no PodDisruptionBudget covers" if shut else ""
     begin = f"hotplugged volume {volume} is no longer attached on {node}"
     room = f", and uncordon {node} before if no other node can take it" if shut else ""
+    room = restart_guard.later(vmi, cluster) or room
     words = f"stop and start the VM, which attaches volume {volume} again{room}"
     way = typed(words, virtctl("restart", vmi.name, namespace))
     reason = f"{begin}: its pod hp-volume-… there has ended{why}{waits}"

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model import pod_owners
 from virt_admit.model.commands import kubectl, typed, virtctl
@@ -130,7 +130,8 @@ def _problem(
     taken = pod_owners.taken_away(pod, cluster)
     restart = f" ({virtctl('restart', name, namespace)})" if name else ""
     remedy = (
-        f"{taken}; once its pod has ended, restart the VM{restart}, which labels "
-        "the files for its launcher again. Back up a snapshot or a clone of the claim instead"
+        f"{taken}; once its pod has ended, restart the VM{restart}, which labels the files for its "
+        f"launcher again{restart_guard.later(vmi, cluster)}. Back up a snapshot or a clone of the "
+        "claim instead"
     )
     return Problem(reason, changed_disks.safe(remedy, vmi, cluster))

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.guests import restart_guard
 from virt_admit.forecasts.drain.starts import unattached_volumes
 from virt_admit.forecasts.drain.starts.storage import ended_launchers
 from virt_admit.forecasts.drain.states import dying_pods, vm_states_motion, vm_states_times
@@ -181,7 +182,8 @@ def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cl
     )
     unplug = unattached_volumes.unplug(vmi, volume, cluster)
     update = "" if leaves else f"; KubeVirt {_LEAVES_DETACHING} and later do that themselves"
-    words = f"unplug it, wait until its pod is gone, and plug it again; or restart the VM{update}"
+    words = "unplug it, wait until its pod is gone, and plug it again; or restart the VM"
+    words = f"{words}{restart_guard.later(vmi, cluster)}{update}"
     return _of(reason, words, unplug)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.starts import closed_nodes
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.placement import candidates, quotas
@@ -248,6 +248,7 @@ def _elsewhere(vmi: Object, where: str, label: str, unplugs: str, cluster: Clust
     then = f"which takes effect after its restart ({virtctl('restart', vmi.name, namespace)})"
     ways = f"give the VM node selector {label}, {then}, or unplug the volume ({unplugs})"
     remedy = typed(ways, merge_patch(VM, vmi.name, namespace, data))
+    remedy = restart_guard.guarded(remedy, vmi, cluster)
     return _apart(where, vmi, changed_disks.safe(remedy, vmi, cluster))
 
 

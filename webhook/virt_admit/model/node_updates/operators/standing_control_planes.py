@@ -26,7 +26,7 @@ from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.evidence import condition_words, status_errors
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     DEPLOYMENT,
@@ -108,11 +108,7 @@ def of(owner: Object, cluster: Cluster) -> StandingControlPlane | None:
     rolling, failing = _rolling(owner), _failing(owner, cluster)
     if owner.deleted or rolling is None or failing is None or not _is_long(rolling, cluster):
         return None
-    machines = [
-        each
-        for each in sorted(cluster.list(CAPI_MACHINE, owner.namespace), key=_age)
-        if machine_owners.title(each) == f"{owner.kind} {owner.name}"
-    ]
+    machines = machine_owners.owned(owner, cluster)
     if not machines or any(each.deleted or not node_name(each) for each in machines):
         return None  # it goes on, or it waits for that Machine
     if any(_is_new(each, cluster) for each in machines):
@@ -153,10 +149,6 @@ def held(cluster: Cluster) -> tuple[StandingControlPlane, ...]:
                 continue
             found += [own] if own is not None else []
     return tuple(found)
-
-
-def _age(machine: Object) -> tuple[str, str]:
-    return machine.created, machine.name
 
 
 def _is_new(machine: Object, cluster: Cluster) -> bool:
@@ -309,29 +301,39 @@ def _without_api_server(machines: Sequence[Object], cluster: Cluster) -> list[Ob
     nodes = [machine_nodes.node_name(each, cluster) for each in machines]
     if unlisted(cluster, POD) or not all(find(cluster, NODE, "", each) for each in nodes):
         return None
-    runs = {
-        pod.at("spec", "nodeName").text
-        for pod in cluster.known(POD, "kube-system")
-        if not pod.ended and any(pod.labels.get(label) == _API_SERVER for label in _APP)
-    }
+    runs = cluster.cached(_api_servers)
     if not runs:
         return None
     return [each for each, node in zip(machines, nodes, strict=True) if node not in runs]
 
 
+def _api_servers(cluster: Cluster) -> frozenset[str]:
+    """Return the nodes on which an API server runs."""
+    pods = (pod for pod in cluster.known(POD, "kube-system") if not pod.ended)
+    labelled = (pod for pod in pods if any(pod.labels.get(label) == _API_SERVER for label in _APP))
+    return frozenset(pod.at("spec", "nodeName").text or "" for pod in labelled)
+
+
 def _updated(remedy: str, cluster: Cluster) -> str:
     """Return a remedy with the update of the provider, if it may be a release with the fault."""
-    images = (
-        _IMAGE.search(container["image"].text or "")
-        for each in gather(cluster.list(DEPLOYMENT))[0]
-        for container in each.at("spec", "template", "spec", "containers").items()
-    )
-    found = next(filter(None, images), None)
-    if found is not None and tuple(map(int, found.groups())) >= _FIXED:
+    found = cluster.cached(_release)
+    if found is not None and found >= _FIXED:
         return remedy
-    runs = f" ({'.'.join(found.groups())} runs)" if found is not None else ", if it is older"
+    is_run = f" ({'.'.join(map(str, found))} runs)" if found is not None else ""
+    runs = is_run or ", if it is older"
     fixed = ".".join(map(str, _FIXED))
     return (
         f"{remedy}; the roll-out then goes on. Update the Talos control plane provider to {fixed} "
         f"or later{runs}, as it may stop at the next Machine as well"
     )
+
+
+def _release(cluster: Cluster) -> tuple[int, ...] | None:
+    """Return the release of the provider that runs; None: it is not known."""
+    images = (
+        _IMAGE.search(container["image"].text or "")
+        for each in cluster.known(DEPLOYMENT)
+        for container in each.at("spec", "template", "spec", "containers").items()
+    )
+    found = next(filter(None, images), None)
+    return tuple(map(int, found.groups())) if found is not None else None

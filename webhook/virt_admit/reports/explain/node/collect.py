@@ -119,7 +119,8 @@ def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     before = upgrade.before_nodes or None
     because = rehearsed.because(upgrade, name)
     closed = next((each.reason for each in upgrade.closed if each.node == name), None)
-    return UpgradeOfNode(upgrade.possible, because, begin, end, stops, before, closed)
+    place = begin, end, stops, before, closed
+    return UpgradeOfNode(upgrade.possible, because, *place, upgrade.stopped)
 
 
 def _rules(

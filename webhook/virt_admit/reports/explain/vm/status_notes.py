@@ -25,6 +25,7 @@ from virt_admit.forecasts.drain.guests import (
     failing_probes,
     frozen_guests,
     paused_guests,
+    restart_guard,
 )
 from virt_admit.forecasts.drain.starts import (
     evicted_launchers,
@@ -296,7 +297,8 @@ def _unplugged(vmi: Object, cluster: Cluster) -> Iterator[str]:
         if found := stuck.get(name):
             yield f"volume {name}: {found.reason}. {capital(found.remedy)}"
         else:
-            last = "" if changed_disks.brief(vmi, cluster) else ", else restart the VM"
+            restart = f", else restart the VM{restart_guard.later(vmi, cluster)}"
+            last = "" if changed_disks.brief(vmi, cluster) else restart
             lasts = f"If that lasts, unmount it in the guest{last}"
             yield f"volume {name} is unplugged and not detached yet (phase {phase}). {lasts}"
 
