@@ -18,7 +18,7 @@ from typing import Final
 from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
-from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.pools import away_nodes, waiting_machines
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import about, typed
@@ -84,7 +84,8 @@ class Pool:
     obstacle: Obstacle | None = None
     begun: tuple[str, ...] = ()
     """Nodes whose update is under way; each of them has one of the places."""
-    failing: tuple[NodeFailure, ...] = ()
+    failing: tuple[Obstacle, ...] = ()
+    """Nodes whose update has failed, each with the reason."""
     left_out: tuple[str, ...] = ()
     """Nodes that are cordoned or not Ready: each takes a place,
     and is updated only after that ends.
@@ -298,13 +299,13 @@ def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str,
     )
 
 
-def _failure(node: Object, update: NodeUpdate) -> NodeFailure:
+def _failure(node: Object, update: NodeUpdate) -> Obstacle:
     words = f": {update.waits_for}" if update.waits_for else ""
-    return NodeFailure(
-        node.name,
+    return Obstacle(
         f"its update has failed{words}",
         daemon_errors.of_update(node, update),
         problem_of(ProblemCause.NODE_UPDATE_FAILED, node),
+        node=node.name,
     )
 
 

@@ -15,6 +15,7 @@ from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.remediation.awaited_return import OverdueReturn
 from virt_admit.forecasts.upgrade import drain_waits
 from virt_admit.forecasts.upgrade.operators import leaving_vms
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import about, typed
@@ -28,7 +29,6 @@ from virt_admit.model.kubernetes.kinds import (
     NODE,
     PLAN,
 )
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
 from virt_admit.model.node_updates import harvester_upgrades, kured, machine_rollouts
@@ -40,6 +40,7 @@ from virt_admit.model.node_updates.node_phases import (
     PoolUpdate,
 )
 from virt_admit.model.node_updates.update_orders import LONG
+from virt_admit.model.problems import ProblemCause, problem_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,16 +187,7 @@ _ROLLED_OUT: Final = (
 """What updates nodes by itself; a node in maintenance waits for its administrator."""
 
 
-@dataclass(frozen=True, slots=True)
-class LateNode:
-    """A node that is updated or rebooted for too long."""
-
-    node: Object
-    reason: str
-    remedy: str
-
-
-def late(begun: Sequence[PoolUpdate], minutes: int, cluster: Cluster) -> Iterator[LateNode]:
+def late(begun: Sequence[PoolUpdate], minutes: int, cluster: Cluster) -> Iterator[Obstacle]:
     """Yield the nodes that are certainly updated for more than twice the given minutes, or have not
     reported for three times as long.
     """
@@ -204,18 +196,18 @@ def late(begun: Sequence[PoolUpdate], minutes: int, cluster: Cluster) -> Iterato
         begins = update.phase in EMPTIED and update.kind in _ROLLED_OUT and minutes
         if node is None or not begins:
             continue
+        problem = problem_of(ProblemCause.NODE_UPDATE_LATE, node)
         look = typed("Look at the node and its console", about("describe", node, NODE))
         over = awaited_return.overdue(name, cluster, timedelta(minutes=3 * minutes))
         if over is not None:
             remedy = capital(awaited_return.advice(name, cluster, look))
-            yield LateNode(node, _not_back(name, over, minutes, cluster), remedy)
+            yield Obstacle(_not_back(name, over, minutes, cluster), remedy, problem, node=name)
         elif update.exact and vm_states_times.is_older(
             update.since, timedelta(minutes=2 * minutes), cluster
         ):
             age = vm_states_times.age(update.since, cluster)
-            yield LateNode(
-                node, f"it has been {update.phase} for {age}, and {minutes} min were expected", look
-            )
+            reason = f"it has been {update.phase} for {age}, and {minutes} min were expected"
+            yield Obstacle(reason, look, problem, node=name)
 
 
 def stalled(
