@@ -23,11 +23,9 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
     FLEET_BUNDLE,
-    HARVESTER_UPGRADE,
     NODE,
     RANCHER_CLUSTER,
     STATEFUL_SET,
-    UPGRADE_PLAN,
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -98,12 +96,10 @@ _CONTROLLERS: Final = (
 
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the upgrade of Harvester that waits for Rancher, if no node of it is under way."""
-    for update in harvester_upgrades.upgrades(cluster):
+    for upgrade, update in harvester_upgrades.going(cluster):
         begun = any(node.phase in IN_FLIGHT for node in update.nodes.values())
-        kind = HARVESTER_UPGRADE if update.kind == HARVESTER_UPGRADE.kind else UPGRADE_PLAN
-        own = [each for each in cluster.known(kind) if each.name == update.name]
-        if own and not begun and not update.paused:
-            yield from _of(own[0], cluster)
+        if not begun and not update.paused:
+            yield from _of(upgrade, cluster)
 
 
 def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:

@@ -76,15 +76,13 @@ class _Cause(NamedTuple):
 
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the upgrade of Harvester for each node whose step has no end that is known."""
-    for update in harvester_upgrades.upgrades(cluster):
-        kind = HARVESTER_UPGRADE if update.kind == HARVESTER_UPGRADE.kind else UPGRADE_PLAN
-        orders = [each for each in cluster.known(kind) if each.name == update.name]
-        begun = [name for name, node in update.nodes.items() if node.phase in IN_FLIGHT]
-        for name in begun if orders else ():
-            if update.nodes[name].phase is not Phase.FAILING:
-                yield from _of_node(orders[0], name, update.nodes[name], cluster)
-        if orders and not begun and not update.paused:
-            yield from _before_nodes(orders[0], cluster)
+    for order, update in harvester_upgrades.going(cluster):
+        begun = {name: node for name, node in update.nodes.items() if node.phase in IN_FLIGHT}
+        for name, node in begun.items():
+            if node.phase is not Phase.FAILING:
+                yield from _of_node(order, name, node, cluster)
+        if not begun and not update.paused:
+            yield from _before_nodes(order, cluster)
 
 
 def _before_nodes(order: Object, cluster: Cluster) -> Iterator[StandingOrder]:
@@ -144,8 +142,8 @@ def _repository(
     if job is None or found is None or not vm_states_times.is_older(since, _USUAL, cluster):
         return None
     available = found.condition("Available")
-    lasts = clock.since(available["lastTransitionTime"].text, cluster)
-    if available["status"].text != "False" or lasts is None or lasts < _USUAL:
+    since_when = available["lastTransitionTime"].text
+    if available["status"].text != "False" or not clock.has_lasted(since_when, _USUAL, cluster):
         return None
     ready, wanted = found.at("status", "readyReplicas").integer or 0, found.at("spec", "replicas")
     which = f"Deployment {found.full_name} ({ready} of {wanted.integer or 1} ready)"
