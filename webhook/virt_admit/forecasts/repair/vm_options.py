@@ -260,7 +260,7 @@ def _migrating(
         if name == _DISKS:
             made = _copied(vmi, vm, cluster, wishes)
             if isinstance(made, str):
-                return f"the disks are not copied: {made}"
+                return f"{_NOT_COPIED}: {made}"
             steps += made
             continue
         change = guest_changes.change(name, vm)
@@ -293,18 +293,26 @@ def _shared_disk(
         for volume in disk_copies.volumes(vm)
         if node_local_volumes.host_path_claim(vms.namespace_of(vmi), [volume.claim], cluster)
     ]
-    found = (
-        disk_copies.copies(vmi, vm, claims, cluster, wishes)
-        if claims
-        else "no volume of the VM is such a claim"
-    )
-    if isinstance(found, str):
-        yield f"the disks are not copied: {found}"
+    if claims:
+        yield _copying(vmi, vm, claims, cluster, wishes)
     else:
-        yield Option("copy", disk_copies.steps(vm, found, cluster), 0)
+        yield f"{_NOT_COPIED}: no volume of the VM is such a claim"
     yield _accepting(
         vm_steps.accepted(vmi, vm, cluster, "its data may be on one node only", migratable=True)
     )
+
+
+_NOT_COPIED: Final = "the disks are not copied"
+
+
+def _copying(
+    vmi: Object, vm: Object, claims: Sequence[str], cluster: Cluster, wishes: Wishes
+) -> Option | str:
+    """Return the way that copies the disks of these claims, or why they are not copied."""
+    found = disk_copies.copies(vmi, vm, claims, cluster, wishes)
+    if isinstance(found, str):
+        return f"{_NOT_COPIED}: {found}"
+    return Option("copy", disk_copies.steps(vm, found, cluster), 0)
 
 
 def _copied(
@@ -361,12 +369,7 @@ def _no_target(
     local = {match[1] for cause in causes if (match := _CLAIM.search(cause))}
     claims = [volume.claim for volume in disk_copies.volumes(vm) if volume.claim in local]
     if claims:
-        found = disk_copies.copies(vmi, vm, claims, cluster, wishes)
-        yield (
-            f"the disks are not copied: {found}"
-            if isinstance(found, str)
-            else Option("copy", disk_copies.steps(vm, found, cluster), 0)
-        )
+        yield _copying(vmi, vm, claims, cluster, wishes)
     if moves and not fresh:
         stays = no_target.is_lasting(candidates.target(vmi, cluster, moves=False), vmi, cluster)
         because = (

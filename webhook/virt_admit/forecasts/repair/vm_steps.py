@@ -28,10 +28,9 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, live_updates
 
 STRATEGY: Final = (*TEMPLATE, "evictionStrategy")
-_STAGED: Final = "Stage"
 _ACCEPTED_RISK: Final = "the guest stops at this and at every later drain of its node"
 
 
@@ -128,7 +127,7 @@ def widened(
         "the VM may need something that only its node has, such as a licence or a device: ask its "
         "owner"
     )
-    staged = _is_staged(cluster) or vm.is_true("RestartRequired")
+    staged = live_updates.is_staged(cluster) or vm.is_true("RestartRequired")
     if staged or pool_templates.restarts(vm, cluster):
         return restart(vmi, vm, [GuestChange(title, widening.edits, risk)])
     subject = ObjectRef.of(VM, vm)
@@ -141,11 +140,4 @@ def widened(
         changes=(ObjectChange(subject, Command.PATCH, widening.edits),),
         preconditions=(_needs_no_restart(vm),),
         risk=risk,
-    )
-
-
-def _is_staged(cluster: Cluster) -> bool:
-    found = configuration.known_or_none(configuration.kubevirt, cluster)
-    return (
-        found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == _STAGED
     )

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from virt_admit.forecasts.drain.budgets import evicted_pods
-from virt_admit.forecasts.repair import repair_plan
+from virt_admit.forecasts.repair import controllers, repair_plan
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import count
 from virt_admit.model.scheduler.controller_taints import MEDIK8S
@@ -49,16 +49,6 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
     labels = {**model.metadata["labels"].map, SCHEDULABLE: "true"} | (
         {_HOST: name} if _HOST in model.metadata["labels"].map else {}
     )
-    spec = {
-        key: value
-        for key, value in model["spec"].map.items()
-        if key not in ("unschedulable", "taints", "providerID")
-    }
-    lasting = [
-        taint.value
-        for taint in model.at("spec", "taints").items()
-        if not (taint["key"].text or "").startswith(_PASSING)
-    ]
     status = dict(model["status"].map)
     if isinstance(status.get("allocatable"), dict):
         status["allocatable"] = {
@@ -71,7 +61,7 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": metadata,
-            "spec": spec | ({"taints": lasting} if lasting else {}),
+            "spec": controllers.tainted(model, _lasts, "unschedulable", "providerID"),
             "status": status,
         }
     )
@@ -79,6 +69,10 @@ def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
     csi = find(cluster, CSI_NODE, "", model.name)
     if csi is not None:
         yield Object({**csi.data, "metadata": {"name": name}})
+
+
+def _lasts(taint: Field) -> bool:
+    return not (taint["key"].text or "").startswith(_PASSING)
 
 
 def _daemons(model: Object, name: str, cluster: Cluster) -> Iterator[Object]:

@@ -35,7 +35,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, VM, VMI, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migratability, vms
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, live_updates
 from virt_admit.model.kubevirt.settings.versions import Version, has_release, hco_release
 from virt_admit.model.lookups import find
 
@@ -128,11 +128,8 @@ def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
 
 def _stage_is_fixed(cluster: Cluster) -> bool:
     """Return whether changes of VMs are staged, and a patch of KubeVirt would be reverted."""
-    found = configuration.known_or_none(configuration.kubevirt, cluster)
-    staged = (
-        found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
-    )
-    return staged and configuration.known_or_none(configuration.hyperconverged, cluster) is not None
+    written = configuration.known_or_none(configuration.hyperconverged, cluster) is not None
+    return written and live_updates.is_staged(cluster)
 
 
 def _copy(
@@ -353,17 +350,13 @@ or the uid of the VMI for a longer name.
 _LONGEST_LABEL: Final = 63
 
 
-def _label(vm: ObjectRef, uid: str) -> str:
-    return vm.name if len(vm.name) <= _LONGEST_LABEL else uid
-
-
 def _verify(vm: ObjectRef, controlled: bool, uid: str) -> Iterator[StepCheck]:
     vmi = vm._replace(kind=VMI)
     if controlled:
         query = _status(_of_migration(STORAGE_MIGRATION, vm), "phase")
         yield StepCheck("the storage migration is completed", query, "Completed")
     else:
-        label = f"{_COPY_LABEL}={_label(vm, uid)}"
+        label = f"{_COPY_LABEL}={vm.name if len(vm.name) <= _LONGEST_LABEL else uid}"
         yield StepCheck(
             "within a minute the VMI reports VolumesChange, and a migration with the label "
             f"{label} starts"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virt_admit.forecasts.repair import repair_plan
+from virt_admit.forecasts.repair import controllers, repair_plan
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
@@ -15,8 +15,7 @@ def step(node: Object, cluster: Cluster) -> repair_plan.RepairStep:
     """
     subject, fence = repair_plan.ObjectRef.of(NODE, node), fence_taints.left(node, cluster)
     left = [taint.value for taint in fence.every] if fence is not None else []
-    kept = [taint.value for taint in node.at("spec", "taints").items() if taint.value not in left]
-    spec = {key: value for key, value in node["spec"].map.items() if key != "taints"}
+    spec = controllers.tainted(node, lambda taint: taint.value not in left)
     for_what = fence_taints.waits_for(node.name, cluster)
     waits = f": it waits for {for_what}" if for_what else ""
     title = "finish the remediation of the node"
@@ -38,5 +37,5 @@ def step(node: Object, cluster: Cluster) -> repair_plan.RepairStep:
             ),
         ),
         risk="first see that the node is healthy, and why it was fenced",
-        predicted=(Object({**node.data, "spec": spec | ({"taints": kept} if kept else {})}),),
+        predicted=(Object({**node.data, "spec": spec}),),
     )

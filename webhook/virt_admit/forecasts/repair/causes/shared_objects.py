@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.placement import candidates, quotas
-from virt_admit.forecasts.repair import found_problems, queries, surviving
+from virt_admit.forecasts.repair import controllers, found_problems, queries, surviving
 from virt_admit.forecasts.repair.causes import budgets, reactivated_health_check
 from virt_admit.forecasts.repair.disk_sizes import quantity
 from virt_admit.forecasts.repair.repair_plan import (
@@ -209,7 +209,7 @@ def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | st
     edits = [
         FieldEdit((*path, key), value)
         for key, value in defaults.items()
-        if _is_zero(in_force[key].integer)
+        if (limit := in_force[key].integer) is not None and limit < 1
     ]
     if not edits:
         return "another object sets its limits"
@@ -218,10 +218,6 @@ def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | st
     about = replace(problem, subject=subject)
     risk = "migrations use the network of the nodes"
     return _settings(about, PlanStage.SETTINGS, f"set {words}", edits, risk, check)
-
-
-def _is_zero(limit: int | None) -> bool:
-    return limit is not None and limit < 1
 
 
 def _more_time(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
@@ -370,23 +366,13 @@ def uncordon(node: Object) -> RepairStep:
         for key in (maintenance_updates.REQUESTED, maintenance_updates.STATUS)
         if key in node.annotations
     ]
-    taints = [
-        taint.value
-        for taint in node.at("spec", "taints").items()
-        if taint["key"].text != "node.kubernetes.io/unschedulable"
-    ]
-    spec = {
-        key: value
-        for key, value in node["spec"].map.items()
-        if key not in ("unschedulable", "taints")
-    }
+    cordon = "node.kubernetes.io/unschedulable"
+    spec = controllers.tainted(node, lambda taint: taint["key"].text != cordon, "unschedulable")
     left = {
         key: value for key, value in node.metadata["annotations"].map.items() if key not in kept
     }
     metadata = {**node.metadata.map, "annotations": left}
-    freed = Object(
-        {**node.data, "metadata": metadata, "spec": spec | ({"taints": taints} if taints else {})}
-    )
+    freed = Object({**node.data, "metadata": metadata, "spec": spec})
     removed = (*(("metadata", "annotations", key) for key in kept), ("spec", "unschedulable"))
     edits = tuple(FieldEdit(path, REMOVED) for path in removed)
     query = ("get", "node", node.name, "-o=jsonpath={.spec.unschedulable}")
