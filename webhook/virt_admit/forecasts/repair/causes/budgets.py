@@ -106,8 +106,8 @@ def _is_broken(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod stays not ready, as far as its containers and its age say so."""
     if pod_starts.fault(pod, cluster) is not None:
         return True
-    age = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
-    return eviction_policy.is_unready(pod) and age is not None and age >= _LASTING
+    since = pod.condition("Ready")["lastTransitionTime"].text
+    return eviction_policy.is_unready(pod) and clock.has_lasted(since, _LASTING, cluster)
 
 
 # --- more pods ------------------------------------------------------------------------------------

@@ -152,5 +152,4 @@ def _moves(own: Sequence[Object]) -> bool:
 
 def _lasts(node: Object, cluster: Cluster) -> bool:
     since = node_phases.cordoned_since(node) or node_phases.unready_since(node)
-    age = clock.since(clock.stamp(since), cluster)
-    return age is not None and age >= _USUAL
+    return clock.has_lasted(clock.stamp(since), _USUAL, cluster)

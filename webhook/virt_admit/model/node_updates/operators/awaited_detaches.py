@@ -32,7 +32,7 @@ from virt_admit.model.kubernetes.kinds import (
     PV,
     VOLUME_ATTACHMENT,
 )
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find, grouped, is_absent
 from virt_admit.model.messages import MOST_NAMES, count, cut, names
@@ -99,7 +99,7 @@ def of_node(node: Object, cluster: Cluster, *, is_empty: bool) -> AwaitedDetach 
         return None
     since = waits["lastTransitionTime"].text
     state = f"NodeClaim {claim.name}: VolumesDetached is Unknown{clock.lasting(since, cluster)}"
-    if not _has_lasted(since, _PATIENCE, cluster):
+    if not clock.has_lasted(since, _PATIENCE, cluster):
         return AwaitedDetach(
             f"Karpenter has drained it, and its volumes are being detached ({state})"
         )
@@ -119,11 +119,6 @@ def of_node(node: Object, cluster: Cluster, *, is_empty: bool) -> AwaitedDetach 
     )
 
 
-def _has_lasted(since: str | None, least: timedelta, cluster: Cluster) -> bool:
-    length = clock.since(since, cluster)
-    return length is not None and length >= least
-
-
 def _not_ended(claim: Object, since: str | None, cluster: Cluster) -> AwaitedDetach:
     instance = claim.at("status", "providerID").text or "of the node"
     asked = f"InstanceTerminating is True{clock.lasting(since, cluster)}"
@@ -131,7 +126,7 @@ def _not_ended(claim: Object, since: str | None, cluster: Cluster) -> AwaitedDet
         f"Karpenter has told the cloud to end instance {cut(instance, 120)}, which still exists "
         f"(NodeClaim {claim.name}: {asked})"
     )
-    if not _has_lasted(since, _ENDS, cluster):
+    if not clock.has_lasted(since, _ENDS, cluster):
         return AwaitedDetach(words)
     see = "see in the cloud, and in the log of Karpenter, what keeps that instance"
     return AwaitedDetach(words, typed(see, about("describe", claim, KARPENTER_NODE_CLAIM)))
@@ -155,13 +150,16 @@ def _volume(attachment: Object) -> str:
     return attachment.at("spec", "source", "persistentVolumeName").text or ""
 
 
+def _claim(attachment: Object, cluster: Cluster) -> tuple[str, str]:
+    """Return the namespace and the name of the claim of a volume; empty: none is known."""
+    volume = find(cluster, PV, "", _volume(attachment))
+    claim = volume.at("spec", "claimRef") if volume is not None else Field(None)
+    return claim["namespace"].text or "", claim["name"].text or ""
+
+
 def _is_used(attachment: Object, node: Object, cluster: Cluster) -> bool:
     """Return whether a pod that stays on the node uses the volume."""
-    volume = find(cluster, PV, "", _volume(attachment))
-    claim = volume.at("spec", "claimRef") if volume is not None else None
-    name = claim["name"].text if claim is not None else ""
-    space = claim["namespace"].text if claim is not None else ""
-    users = claim_users(space or "", name or "", cluster)
+    users = claim_users(*_claim(attachment, cluster), cluster)
     return any(pod.at("spec", "nodeName").text == node.name for pod in users)
 
 
@@ -194,10 +192,8 @@ def _held(node: Object, held: Sequence[Object], state: str, cluster: Cluster) ->
 
 def _described(attachment: Object, cluster: Cluster) -> str:
     """Return ``csi-1 (volume pvc-a of claim shop/db, in deletion for 3 h: timeout)``."""
-    volume = find(cluster, PV, "", _volume(attachment))
-    claim = volume.at("spec", "claimRef") if volume is not None else None
-    name = claim["name"].text if claim is not None else ""
-    of = f" of claim {claim['namespace'].text}/{name}" if claim is not None and name else ""
+    space, name = _claim(attachment, cluster)
+    of = f" of claim {space}/{name}" if name else ""
     phase = _phase(attachment, cluster)
     of += f", {phase}" if phase in _UNUSED else ""
     deleted = attachment.metadata["deletionTimestamp"].text

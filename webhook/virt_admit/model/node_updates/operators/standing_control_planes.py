@@ -171,8 +171,7 @@ def _is_told(owner: Object, cluster: Cluster) -> bool:
 
 
 def _is_long(condition: Field, cluster: Cluster) -> bool:
-    length = clock.since(condition["lastTransitionTime"].text, cluster)
-    return length is not None and length >= _PATIENCE
+    return clock.has_lasted(condition["lastTransitionTime"].text, _PATIENCE, cluster)
 
 
 def _rolling(owner: Object) -> Field | None:
