@@ -8,7 +8,7 @@ from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import maintenance_updates
-from virt_admit.model.node_updates.cordoners import Cordon
+from virt_admit.model.node_updates.operators.cordons import Cordon
 from virt_admit.model.problems import Problem, ProblemCause
 
 
