@@ -49,7 +49,7 @@ from virt_admit.model.node_updates import (
     upgrade_plans,
 )
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
-from virt_admit.model.node_updates.node_phases import PoolUpdate
+from virt_admit.model.node_updates.node_phases import PoolUpdate, by_node
 from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.node_updates.operators.paused_clusters import PausedCluster
 from virt_admit.model.node_updates.rancher import managed_charts
@@ -263,7 +263,7 @@ def doubted_nodes(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[str
         for each in standing_orders(cluster)
         if not each.certain
     }
-    for name, update in ((name, own) for pool in begun for name, own in pool.nodes.items()):
+    for name, update in by_node(begun):
         if not doubts.isdisjoint((update.kind, update.name, node) for node in ("", name)):
             yield name
 

@@ -206,7 +206,7 @@ def pools(
     """
     nodes.every(cluster)  # raises if none can be read
     every = cluster.known(NODE)
-    phases = {node: update for pool in begun for node, update in pool.nodes.items()}
+    phases = dict(node_phases.by_node(begun))
     match driver:
         case Driver.MACHINE_CONFIG:
             found = tuple(_machine_config(every, cluster, max_unavailable, phases))

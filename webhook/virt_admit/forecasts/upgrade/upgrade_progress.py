@@ -38,6 +38,7 @@ from virt_admit.model.node_updates.node_phases import (
     NodeUpdate,
     Phase,
     PoolUpdate,
+    by_node,
 )
 from virt_admit.model.node_updates.update_orders import LONG
 from virt_admit.model.problems import ProblemCause, problem_of
@@ -86,7 +87,7 @@ class UpgradeProgress:
 def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> UpgradeProgress:
     """Return how far a roll-out is, with what is left on the nodes that are drained."""
     plans = {node.name: node for node in plan.nodes}
-    every = [(name, update) for pool in begun for name, update in pool.nodes.items()]
+    every = [*by_node(begun)]
 
     def in_phase(phase: Phase) -> tuple[str, ...]:
         return tuple(name for name, update in every if update.phase is phase)
@@ -140,16 +141,12 @@ def still_drained(begun: Sequence[PoolUpdate], plan: Plan) -> frozenset[str]:
     if not begun:
         return frozenset(node.name for node in plan.nodes)
     over = (*EMPTIED, Phase.DONE, Phase.FAILING, Phase.NOT_PART)
-    return frozenset(
-        name for pool in begun for name, update in pool.nodes.items() if update.phase not in over
-    )
+    return frozenset(name for name, update in by_node(begun) if update.phase not in over)
 
 
 def emptied(begun: Sequence[PoolUpdate]) -> frozenset[str]:
     """Return the nodes that are under way and whose drain has ended."""
-    return frozenset(
-        name for pool in begun for name, update in pool.nodes.items() if update.phase in EMPTIED
-    )
+    return frozenset(name for name, update in by_node(begun) if update.phase in EMPTIED)
 
 
 def unseen(begun: Sequence[PoolUpdate], plan: Plan) -> tuple[str, ...]:
@@ -166,13 +163,8 @@ def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:
     """Yield what the end of the nodes under way depends on, besides the updater:
     who ends their maintenance.
     """
-    flying = (
-        (name, update)
-        for pool in begun
-        for name, update in pool.nodes.items()
-        if update.phase in IN_FLIGHT
-    )
-    waiting = [name for name, update in flying if update.kind not in _ROLLED_OUT]
+    flying = [(name, update.kind) for name, update in by_node(begun) if update.phase in IN_FLIGHT]
+    waiting = [name for name, kind in flying if kind not in _ROLLED_OUT]
     if waiting:
         yield f"an administrator ends the maintenance of {names(waiting)} in that time"
 
@@ -191,7 +183,7 @@ def late(begun: Sequence[PoolUpdate], minutes: int, cluster: Cluster) -> Iterato
     """Yield the nodes that are certainly updated for more than twice the given minutes, or have not
     reported for three times as long.
     """
-    for name, update in ((name, update) for pool in begun for name, update in pool.nodes.items()):
+    for name, update in by_node(begun):
         node = find(cluster, NODE, "", name)
         begins = update.phase in EMPTIED and update.kind in _ROLLED_OUT and minutes
         if node is None or not begins:
@@ -229,8 +221,7 @@ def stalled(
     for pool in pools:
         if pool.obstacle is not None:
             told |= {*pool.to_do, pool.obstacle.node}
-    every = ((name, update) for pool in begun for name, update in pool.nodes.items())
-    for name, update in every:
+    for name, update in by_node(begun):
         steps = EMPTIED if update.kind == MACHINE_DEPLOYMENT.kind else _STEPS
         own = update.kind not in _ROLLED_OUT or update.kind in harvester_upgrades.KINDS
         if own or update.phase not in steps or name in told:

@@ -180,16 +180,11 @@ def _changes_charts(upgrade: Object, cluster: Cluster) -> bool:
 def _is_fresh(controller: _Controller, cluster: Cluster) -> bool:
     """Return whether the state of a controller has changed a moment ago."""
     own = find(cluster, controller.kind, controller.namespace, controller.name)
+    conditions = own.at("status", "conditions").items() if own is not None else ()
     stamps = (
-        each[when].text
-        for each in _states(own)
-        for when in ("lastUpdateTime", "lastTransitionTime")
+        each[when].text for each in conditions for when in ("lastUpdateTime", "lastTransitionTime")
     )
     return any(age < _PAUSE for stamp in stamps if (age := clock.since(stamp, cluster)) is not None)
-
-
-def _states(own: Object | None) -> Iterator[Field]:
-    yield from own.at("status", "conditions").items() if own is not None else ()
 
 
 def _clusters(cluster: Cluster) -> Iterator[_Wait]:

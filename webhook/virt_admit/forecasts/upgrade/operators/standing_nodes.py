@@ -185,7 +185,8 @@ def _planner(node: str, cluster: Cluster) -> _Cause | None:
     why = (
         f"Rancher ({wait.by}) has waited for {lasts} for probes of {node}: {', '.join(wait.probes)}"
     )
-    pods = [pod for name in wait.probes for pod in _behind(name, node, cluster)]
+    asked = (find(cluster, POD, "kube-system", f"{name}-{node}") for name in wait.probes)
+    pods = [pod for pod in asked if pod is not None]  # the static pods behind the probes
     if (broken := operand_pods.first(pods, cluster)) is not None:
         return _Cause("", f"{why}. {capital(broken.words)}", capital(broken.remedy), certain=True)
     if not set(wait.probes) <= set(_SELF_SIGNED):
@@ -194,13 +195,6 @@ def _planner(node: str, cluster: Cluster) -> _Cause | None:
     if runs:
         why += f". {names(runs)} {'is' if len(runs) == 1 else 'are'} Ready"
     return _Cause("", f"{why}{_aged(node, cluster)}", _renew(node, wait.probes), certain=True)
-
-
-def _behind(probe: str, node: str, cluster: Cluster) -> Iterator[Object]:
-    """Yield the static pod that a probe asks."""
-    pod = find(cluster, POD, "kube-system", f"{probe}-{node}")
-    if pod is not None:
-        yield pod
 
 
 def _aged(node: str, cluster: Cluster) -> str:
