@@ -39,7 +39,7 @@ from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.pools import unpooled_nodes
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
-from virt_admit.forecasts.upgrade.savings import Saving
+from virt_admit.forecasts.upgrade.savings import FasterSetting
 from virt_admit.forecasts.upgrade.simulated_world import Start, estimated, world
 from virt_admit.forecasts.upgrade.simulation import World, simulate
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
@@ -110,7 +110,7 @@ class Rehearsal:
     waves: tuple[Wave, ...]
     vms: tuple[VmMoves, ...]
     stops: tuple[Stop, ...]
-    faster: tuple[Saving, ...]
+    faster: tuple[FasterSetting, ...]
     health_checks: tuple[RebootCheck, ...] = ()
     """The health checks that watch the nodes,
     those first that would act on a node that is only being updated.

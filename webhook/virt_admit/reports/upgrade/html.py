@@ -192,7 +192,7 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
     if result.faster:
         columns = ("Setting", "Now", "Instead", "Saves up to")
         savings = tuple(
-            (one.setting, one.before, one.after, svg.clock(one.seconds)) for one in result.faster
+            (one.setting, one.from_, one.to, svg.clock(one.saves)) for one in result.faster
         )
         yield Table("Settings that save time", columns, savings)
 

@@ -58,7 +58,7 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     lines += [*_vms(result), *closed_targets.lines(result.closed)]
     lines += _health_checks(result)
     lines += [
-        f"{saving.setting} {saving.before} → {saving.after} saves up to {hours(saving.seconds)}"
+        f"{saving.setting} {saving.from_} → {saving.to} saves up to {hours(saving.saves)}"
         for saving in result.faster
     ]
     lines += _if_fixed(result)
