@@ -211,7 +211,7 @@ def test_the_plan_flips_the_verdict(name):
     plan = repair(broken, Goal.DRAIN)
 
     assert plan.reaches, plan.remaining
-    assert [(step.id, step.cost.kind) for step in plan.steps] == steps
+    assert [(step.id, step.cost.class_) for step in plan.steps] == steps
     assert {step.proof for step in plan.steps} <= {Proof.FLIPS, Proof.PART}
     assert drain(applied(plan.steps, broken)).drainable
     assert drain(carried_out(plan, broken)).drainable

@@ -14,10 +14,10 @@ from virt_admit.forecasts.repair.repair_plan import (
     ObjectChange,
     ObjectRef,
     Patched,
+    PlannedCheck,
     Proof,
     RepairStep,
     RootProblem,
-    StepCheck,
     TakesEffect,
 )
 from virt_admit.model.evidence import writers
@@ -115,7 +115,7 @@ def _hint(obj: Object) -> str:
     )
 
 
-def _verified(step: RepairStep, vm: Object | None) -> tuple[StepCheck, ...]:
+def _verified(step: RepairStep, vm: Object | None) -> tuple[PlannedCheck, ...]:
     """Return the checks of a step.
 
     Until the VMI has the new values, the others are those of the VM before.

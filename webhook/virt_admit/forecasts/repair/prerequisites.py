@@ -129,7 +129,7 @@ def _raised(
         stage=repair_plan.PlanStage.QUOTAS,
         title=f"raise {words}",
         subject=subject,
-        cost=repair_plan.Cost(repair_plan.CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
+        cost=repair_plan.StepCost(repair_plan.CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
         changes=(repair_plan.ObjectChange(subject, repair_plan.Command.PATCH, tuple(edits)),),
         verify=(queries.in_force(subject, edits),),
         risk=(

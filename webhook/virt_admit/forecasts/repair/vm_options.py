@@ -26,10 +26,10 @@ from virt_admit.forecasts.repair.causes import (
 )
 from virt_admit.forecasts.repair.causes.guest_changes import GuestChange
 from virt_admit.forecasts.repair.repair_plan import (
-    Alternative,
     CostClass,
     FieldEdit,
     ObjectRef,
+    OtherWay,
     PlanStage,
     RepairStep,
     RootProblem,
@@ -75,7 +75,7 @@ class Option:
         downtime = sum(one.cost.downtime for one in self.steps)
         copied = sum(one.cost.gib for one in self.steps)
         touched = sum(len(step.changes) for step in self.steps)
-        decisions = sum(step.cost.kind is CostClass.DECISION for step in self.steps)
+        decisions = sum(step.cost.class_ is CostClass.DECISION for step in self.steps)
         if wishes.may_restart is not None and decisions:
             downtime += clock.LONGEST  # the restarts that were allowed come before new hardware
         if wishes.prefer == "restart":
@@ -124,13 +124,13 @@ def _in_template(step: RepairStep, vm: Object, cluster: Cluster) -> RepairStep:
 def _with_others(option: Option, every: Sequence[Option], refused: Sequence[str]) -> Option:
     """Return a way with the others as alternatives of its first step."""
     others = [
-        Alternative(step.title, step.cost.kind, _lower(other, option))
+        OtherWay(step.title, step.cost.class_, _lower(other, option))
         for other in every
         if other is not option
         for step in other.steps[:1]
     ]
     others += [
-        Alternative("keep its live migration", CostClass.NOTHING, f"not possible: {why}")
+        OtherWay("keep its live migration", CostClass.NOTHING, f"not possible: {why}")
         for why in refused
     ]
     first = option.steps[0]

@@ -13,14 +13,14 @@ from virt_admit.forecasts.repair.causes.guest_changes import GuestChange
 from virt_admit.forecasts.repair.controllers import TEMPLATE
 from virt_admit.forecasts.repair.repair_plan import (
     Command,
-    Cost,
     CostClass,
     FieldEdit,
     ObjectChange,
     ObjectRef,
+    PlannedCheck,
     PlanStage,
     RepairStep,
-    StepCheck,
+    StepCost,
     TakesEffect,
 )
 from virt_admit.forecasts.upgrade import durations
@@ -50,15 +50,15 @@ def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> RepairSt
         stage=PlanStage.RESTARTS,
         title=f"{title}, and restart it while its node is cordoned",
         subject=subject,
-        cost=Cost(CostClass.RESTART, downtime=durations.restart(vmi).seconds.high),
+        cost=StepCost(CostClass.RESTART, downtime=durations.restart(vmi).seconds.high),
         takes_effect=TakesEffect.RESTART,
         changes=(*patches, ObjectChange(subject, Command.VIRTCTL, arguments=commands)),
         preconditions=(
-            StepCheck("no migration or copy of it runs", _status("vmi", vm, "migratedVolumes")),
+            PlannedCheck("no migration or copy of it runs", _status("vmi", vm, "migratedVolumes")),
         ),
         verify=(
             _needs_no_restart(vm),
-            StepCheck("the VM is ready", _status("vm", vm, "ready"), "true"),
+            PlannedCheck("the VM is ready", _status("vm", vm, "ready"), "true"),
         ),
         risk="; ".join(dict.fromkeys(change.risk for change in changes if change.risk)),
         alternatives=tuple(one for change in changes for one in change.alternatives),
@@ -71,9 +71,9 @@ def _status(resource: str, obj: Object, field: str) -> tuple[str, ...]:
     return "get", resource, obj.name, "-n", vms.namespace_of(obj), path
 
 
-def _needs_no_restart(vm: Object) -> StepCheck:
+def _needs_no_restart(vm: Object) -> PlannedCheck:
     field = "conditions[?(@.type=='RestartRequired')].status"
-    return StepCheck("the VM has no RestartRequired", _status("vm", vm, field))
+    return PlannedCheck("the VM has no RestartRequired", _status("vm", vm, field))
 
 
 def accepted(
@@ -112,7 +112,9 @@ def unmark(vmi: Object, vm: Object) -> RepairStep:
         changes=(
             ObjectChange(found_problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),
         ),
-        verify=(StepCheck("the mark is gone", _status(VMI.resource, vmi, "evacuationNodeName")),),
+        verify=(
+            PlannedCheck("the mark is gone", _status(VMI.resource, vmi, "evacuationNodeName")),
+        ),
     )
 
 

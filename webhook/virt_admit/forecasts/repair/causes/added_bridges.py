@@ -52,11 +52,11 @@ def _step(node: Object, resource: str, words: str) -> repair_plan.RepairStep:
         stage=repair_plan.PlanStage.ROOM,
         title=words,
         subject=subject,
-        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        cost=repair_plan.StepCost(repair_plan.CostClass.DECISION),
         takes_effect=repair_plan.TakesEffect.PERSON,
         changes=(repair_plan.ObjectChange(subject, repair_plan.Command.PERSON, text=words),),
         verify=(
-            repair_plan.StepCheck(
+            repair_plan.PlannedCheck(
                 "the node offers the bridge",
                 ("get", "node", node.name, f"-o=jsonpath={{.status.allocatable.{path}}}"),
             ),

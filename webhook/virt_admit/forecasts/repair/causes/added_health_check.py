@@ -54,8 +54,8 @@ def step(problem: repair_plan.RootProblem, cluster: Cluster) -> repair_plan.Repa
         stage=repair_plan.PlanStage.SETTINGS,
         title=f"let a NodeHealthCheck watch the workers, with {template.kind} {template.name}",
         subject=subject,
-        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        cost=repair_plan.StepCost(repair_plan.CostClass.DECISION),
         changes=(repair_plan.ObjectChange(subject, repair_plan.Command.APPLY, manifest=manifest),),
-        verify=(repair_plan.StepCheck("the health check is enabled", _PHASE, "Enabled"),),
+        verify=(repair_plan.PlannedCheck("the health check is enabled", _PHASE, "Enabled"),),
         risk="a node that does not report for 5 minutes is remediated: its VMs restart elsewhere",
     )

@@ -32,7 +32,7 @@ def step(model: Object, number: int, cluster: Cluster) -> repair_plan.RepairStep
         stage=repair_plan.PlanStage.ROOM,
         title=title,
         subject=subject,
-        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        cost=repair_plan.StepCost(repair_plan.CostClass.DECISION),
         takes_effect=repair_plan.TakesEffect.PERSON,
         changes=(
             repair_plan.ObjectChange(

@@ -28,11 +28,11 @@ def step(node: Object, cluster: Cluster) -> repair_plan.RepairStep:
         stage=repair_plan.PlanStage.ROOM,
         title=title,
         subject=subject,
-        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        cost=repair_plan.StepCost(repair_plan.CostClass.DECISION),
         takes_effect=repair_plan.TakesEffect.PERSON,
         changes=(repair_plan.ObjectChange(subject, repair_plan.Command.PERSON, text=way),),
         verify=(
-            repair_plan.StepCheck(
+            repair_plan.PlannedCheck(
                 "the taints are gone", ("get", "node", node.name, "-o=jsonpath={.spec.taints}")
             ),
         ),

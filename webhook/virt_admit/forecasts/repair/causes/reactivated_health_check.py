@@ -37,7 +37,7 @@ def _step(found: Reactivation) -> repair_plan.RepairStep:
         stage=repair_plan.PlanStage.SETTINGS,
         title=found.words,
         subject=subject,
-        cost=repair_plan.Cost(repair_plan.CostClass.DECISION),
+        cost=repair_plan.StepCost(repair_plan.CostClass.DECISION),
         changes=(repair_plan.ObjectChange(subject, repair_plan.Command.PATCH, edits),),
         verify=(queries.check("the health check has the new values", subject, edits),),
         risk=found.risk,

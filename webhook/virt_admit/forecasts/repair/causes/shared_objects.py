@@ -15,17 +15,17 @@ from virt_admit.forecasts.repair.causes import budgets, reactivated_health_check
 from virt_admit.forecasts.repair.disk_sizes import quantity
 from virt_admit.forecasts.repair.repair_plan import (
     REMOVED,
-    Alternative,
     Command,
-    Cost,
     CostClass,
     FieldEdit,
     ObjectChange,
     ObjectRef,
+    OtherWay,
+    PlannedCheck,
     PlanStage,
     RepairStep,
     RootProblem,
-    StepCheck,
+    StepCost,
 )
 from virt_admit.model import machine_pools
 from virt_admit.model.evidence.writes import quota_writers
@@ -81,7 +81,7 @@ def _settings(
     title: str,
     edits: Iterable[FieldEdit],
     risk: str,
-    verify: StepCheck,
+    verify: PlannedCheck,
 ) -> RepairStep:
     """Return a step that costs nothing and takes effect at once."""
     return RepairStep(
@@ -280,9 +280,7 @@ def without_post_copy(vmi: Object, cluster: Cluster) -> RepairStep:
         changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
         verify=(queries.check("the setting is written", subject, [edit]),),
         risk="migrations that do not end in time are cancelled and repeated",
-        alternatives=(
-            Alternative(sysctl, CostClass.DECISION, "it changes the kernel of every node"),
-        ),
+        alternatives=(OtherWay(sysctl, CostClass.DECISION, "it changes the kernel of every node"),),
     )
 
 
@@ -306,9 +304,9 @@ def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         stage=PlanStage.ROLLOUT,
         title="unpause the pool, after everything else",
         subject=subject,
-        cost=Cost(CostClass.DECISION),
+        cost=StepCost(CostClass.DECISION),
         changes=(ObjectChange(subject, Command.PATCH, (FieldEdit(("spec", "paused"), False),)),),
-        verify=(StepCheck("the pool is not paused", query, "false"),),
+        verify=(PlannedCheck("the pool is not paused", query, "false"),),
         risk="the roll-out starts at once",
     )
 
@@ -381,9 +379,9 @@ def uncordon(node: Object) -> RepairStep:
         stage=PlanStage.ROOM,
         title="end the maintenance mode of the node" if kept else "uncordon the node",
         subject=subject,
-        cost=Cost(CostClass.DECISION),
+        cost=StepCost(CostClass.DECISION),
         changes=(ObjectChange(subject, Command.PATCH, edits),),
-        verify=(StepCheck("the node accepts pods", query),),
+        verify=(PlannedCheck("the node accepts pods", query),),
         risk="it was cordoned for a reason: ask who did it",
         predicted=(freed,),
     )
