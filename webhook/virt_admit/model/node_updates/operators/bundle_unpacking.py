@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.kinds import INSTALL_PLAN, JOB
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import cut, names
+from virt_admit.model.problems import Problem
 
 _REF: Final = "operatorframework.io/bundle-unpack-ref"
 READS: Final[Reads] = union(
@@ -52,14 +53,6 @@ _NAME_LENGTH: Final = 63
 """Characters of the hash: a label has no more. Older releases took all 64."""
 
 
-class UnpackFailure(NamedTuple):
-    """A failed Job whose result OLM keeps."""
-
-    cause: str
-    """As ``the failed unpack Job a/b still exists, ...``; empty: none is known."""
-    remedy: str
-
-
 def brief(words: str) -> str:
     """Return a few words, as ``bundle unpacking failed (DeadlineExceeded: ...)``."""
     found = _FAILED.search(words)
@@ -79,8 +72,10 @@ class _Bundle(NamedTuple):
 
 def failure(
     subscription: Object, plan: Object | None, words: str, cluster: Cluster
-) -> UnpackFailure | None:
-    """Return what keeps a bundle from being unpacked again; None: it is another fault.
+) -> Problem | None:
+    """Return what keeps a bundle from being unpacked again, a failed Job whose result OLM keeps, as
+    ``the failed unpack Job a/b still exists, ...``; without a reason where none is known. None: it
+    is another fault.
 
     Args:
         plan: the InstallPlan that failed; None: the Subscription says so, or it cannot be read.
@@ -104,10 +99,10 @@ def failure(
     if not again and (removed or _retries(subscription, cluster)):
         described = about("describe", own[0], JOB)
         what = "See that its image can be pulled. OLM tries it again by itself"
-        return UnpackFailure(cause, typed(what, described))
+        return Problem(cause, typed(what, described))
     pairs = ((job.label(_REF).text or job.name, job.name) for job in own)
     both = list(dict.fromkeys(name for pair in pairs for name in pair))
-    return UnpackFailure(cause, _removal(both, space, again))
+    return Problem(cause, _removal(both, space, again))
 
 
 def _deletion(subscription: Object, plan: Object | None) -> str:
@@ -175,20 +170,20 @@ def _retries(subscription: Object, cluster: Cluster) -> bool:
 
 def _without_job(
     missing: Sequence[_Bundle], image: str, space: str, again: str, *, is_gone: bool
-) -> UnpackFailure:
+) -> Problem:
     if missing:  # the name follows from the image, although Jobs cannot be read
         found = [each.name[:_NAME_LENGTH] for each in missing]
         which = f"{names([f'{space}/{name}' for name in found], 300)}, if it still exists"
         cause = f"OLM does not unpack again while the failed unpack Job exists: {which}"
-        return UnpackFailure(cause, _removal(found, space, again))
+        return Problem(cause, _removal(found, space, again))
     if again and is_gone:
         what = f"See that {image} can be pulled; then delete the InstallPlan, which OLM makes again"
-        return UnpackFailure("", typed(what, again))
+        return Problem("", typed(what, again))
     where = ("-n", space) if space else ("-A",)
     then = ", then the InstallPlan" if again else ""
     both = f"the failed unpack Job and its ConfigMap{then}"
     what = f"See that {image} can be pulled; then delete {both}"
-    return UnpackFailure("", typed(what, shell("kubectl", "get", "jobs", *where, "-l", _REF)))
+    return Problem("", typed(what, shell("kubectl", "get", "jobs", *where, "-l", _REF)))
 
 
 def _removal(found: Sequence[str], space: str, again: str) -> str:

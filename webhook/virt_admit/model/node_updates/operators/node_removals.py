@@ -250,7 +250,7 @@ def _karpenter(node: Object, removal: Removal, cluster: Cluster) -> Removal:
     awaited = None if held else awaited_detaches.of_node(node, cluster, is_empty=is_empty)
     if awaited is not None:
         ends, until = _end_of_wait(node, cluster) if awaited.remedy else (None, "")
-        return removal._replace(waits=f"{awaited.waits}{until}.", remedy=awaited.remedy, ends=ends)
+        return removal._replace(waits=f"{awaited.reason}{until}.", remedy=awaited.remedy, ends=ends)
     if not held:
         forced = _forced(node, cluster)
         then = f" It deletes those that are left {forced}." if forced else ""
