@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import refused_upgrades
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle
@@ -41,12 +41,9 @@ READS: Final[Reads] = union(
     refused_upgrades.READS,
     {
         SUBSCRIPTION: (
-            *CONDITIONS,
+            *WHOLE_CONDITIONS,
             "spec.name",
             "spec.sourceNamespace",
-            "status.conditions.lastTransitionTime",
-            "status.conditions.message",
-            "status.conditions.reason",
             "status.currentCSV",
             "status.installPlanRef",
             "status.installedCSV",

@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import INSTALL_PLAN, JOB
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.messages import cut, names
 from virt_admit.model.problems import Problem
 
@@ -34,14 +34,7 @@ READS: Final[Reads] = union(
             "status.bundleLookups.conditions",
             "status.bundleLookups.path",
         ),
-        JOB: (
-            *CONDITIONS,
-            f"metadata.labels.{_REF}",
-            "spec.ttlSecondsAfterFinished",
-            "status.conditions.lastTransitionTime",
-            "status.conditions.message",
-            "status.conditions.reason",
-        ),
+        JOB: (*WHOLE_CONDITIONS, f"metadata.labels.{_REF}", "spec.ttlSecondsAfterFinished"),
     },
 )
 _GROUP: Final = kinds.guess("operators.coreos.com/v1", "OperatorGroup")
