@@ -12,7 +12,7 @@ from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 
-READS: Final[Reads] = union(clock.READS, {NODE: (*WHOLE_CONDITIONS,)})
+READS: Final[Reads] = union(clock.READS, {NODE: WHOLE_CONDITIONS})
 
 OVERDUE: Final = datetime.timedelta(minutes=10)
 """A kubelet writes its conditions at least every five minutes (``nodeStatusReportFrequency``): this

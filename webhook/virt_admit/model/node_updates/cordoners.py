@@ -291,16 +291,11 @@ def _removed(node: Object, cluster: Cluster) -> Cordon | None:
     """
     found = node_removals.of_node(node, cluster)
     if found is not None:
-        by = "its deletion" if node.deleted else "the cluster autoscaler, which deletes it"
-        stays = bool(found.waits) and not machine_in_deletion(node, cluster)
-        cordon = Cordon(by, mark=found.mark, state=found.state)
-        if not stays:
-            return cordon
+        if not found.waits or machine_in_deletion(node, cluster):
+            return found._replace(waits="", ends=None, remedy="")
         unread = any(unlisted(cluster, kind) for kind in (CAPI_MACHINE, MACHINE))
         ends = None if unread and not node.deleted else found.ends  # its Machine may be deleted
-        return cordon._replace(
-            waits=found.waits, ends=ends, remedy=found.remedy, failed=bool(found.remedy)
-        )
+        return found._replace(ends=ends, failed=bool(found.remedy))
     keys = (taint["key"].text or "" for taint in node.at("spec", "taints").items())
     key = next((key for key in keys if key.startswith("karpenter.sh/disrupt")), "")
     by = f"{controller_taints.owner(key)}, which deletes it (taint {key})"
