@@ -35,11 +35,10 @@ from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT
 from virt_admit.model.node_updates.rancher import helm_releases
+from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 from virt_admit.model.node_updates.rancher.helm_releases import HeldRelease
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
-_LOCAL: Final = "fleet-local"
-"""The namespace of what Rancher knows of the cluster in which it runs."""
 _REPLICAS: Final = ("spec.replicas", "status.readyReplicas")
 
 READS: Final[Reads] = union(
@@ -189,7 +188,7 @@ def _is_fresh(controller: _Controller, cluster: Cluster) -> bool:
 
 def _clusters(cluster: Cluster) -> Iterator[_Wait]:
     """Yield the cluster of Rancher in which it runs, while it is not updated."""
-    for each in cluster.known(RANCHER_CLUSTER, _LOCAL):
+    for each in cluster.known(RANCHER_CLUSTER, LOCAL):
         updated = each.condition("Updated")
         if updated["status"].text in ("False", "Unknown"):
             said = update_orders.quoted(updated["message"].text)
@@ -215,7 +214,7 @@ def _bundles(cluster: Cluster) -> Iterator[_Wait]:
 
     Nothing waits for one that is Modified.
     """
-    for each in sorted(cluster.known(FLEET_BUNDLE, _LOCAL), key=lambda each: each.name):
+    for each in sorted(cluster.known(FLEET_BUNDLE, LOCAL), key=lambda each: each.name):
         ready, state = each.condition("Ready"), each.at("status", "display", "state").text or ""
         if ready["status"].text == "False" and state in (
             "WaitApplied",

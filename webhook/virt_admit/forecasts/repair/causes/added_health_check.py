@@ -10,10 +10,10 @@ from typing import Any, Final
 from virt_admit.forecasts.repair import repair_plan
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, NHC, NODE, SNR_TEMPLATE
+from virt_admit.model.kubernetes.nodes import WORKER
 
 _NAME: Final = "virt-admit-workers"
 _PHASE: Final = ("get", NHC.resource, _NAME, "-o=jsonpath={.status.phase}")
-_WORKER: Final = "node-role.kubernetes.io/worker"
 
 
 def step(problem: repair_plan.RootProblem, cluster: Cluster) -> repair_plan.RepairStep | str:
@@ -25,7 +25,7 @@ def step(problem: repair_plan.RootProblem, cluster: Cluster) -> repair_plan.Repa
             "checks first"
         )
     node = cluster.get(NODE, "", problem.nodes[0])
-    if node is None or _WORKER not in node.labels:
+    if node is None or WORKER not in node.labels:
         return "its node is not a worker: choose the nodes that a health check watches"
     template = templates[0]
     subject = repair_plan.ObjectRef(NHC, "", _NAME)
@@ -45,7 +45,7 @@ def step(problem: repair_plan.RootProblem, cluster: Cluster) -> repair_plan.Repa
         "spec": {
             "minHealthy": "51%",
             "remediationTemplate": reference,
-            "selector": {"matchLabels": {_WORKER: ""}},
+            "selector": {"matchLabels": {WORKER: ""}},
             "unhealthyConditions": conditions,
         },
     }

@@ -9,13 +9,12 @@ from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.repair import controllers, repair_plan
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import CSI_NODE, DAEMON_SET, NODE
-from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.nodes import HOSTNAME, SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import count
 from virt_admit.model.scheduler.controller_taints import MEDIK8S
 
-_HOST: Final = "kubernetes.io/hostname"
 _PASSING: Final = ("node.kubernetes.io/", "kubevirt.io/", *MEDIK8S)
 _PLAIN: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 
@@ -47,7 +46,7 @@ def step(model: Object, number: int, cluster: Cluster) -> repair_plan.RepairStep
 def _clone(model: Object, index: int, cluster: Cluster) -> Iterator[Object]:
     name = f"{model.name}-added-{index}"
     labels = {**model.metadata["labels"].map, SCHEDULABLE: "true"} | (
-        {_HOST: name} if _HOST in model.metadata["labels"].map else {}
+        {HOSTNAME: name} if HOSTNAME in model.metadata["labels"].map else {}
     )
     status = dict(model["status"].map)
     if isinstance(status.get("allocatable"), dict):

@@ -16,12 +16,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import INSTALL_PLAN, JOB
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.messages import cut, names
+from virt_admit.model.node_updates.operators.operator_groups import GROUP
 from virt_admit.model.problems import Problem
 
 _REF: Final = "operatorframework.io/bundle-unpack-ref"
@@ -37,8 +38,6 @@ READS: Final[Reads] = union(
         JOB: (*WHOLE_CONDITIONS, f"metadata.labels.{_REF}", "spec.ttlSecondsAfterFinished"),
     },
 )
-_GROUP: Final = kinds.guess("operators.coreos.com/v1", "OperatorGroup")
-"""A snapshot may hold it. It is not read from a live cluster."""
 _RETRY: Final = "operatorframework.io/bundle-unpack-min-retry-interval"
 _FAILED: Final = re.compile(r"bundle unpacking failed(?:\. Reason:| -) *(\w{1,60})", re.IGNORECASE)
 """How an InstallPlan, or in newer releases a Subscription, says that a Job failed."""
@@ -157,7 +156,7 @@ def _older(job: Object, plan: Object | None) -> str:
 
 
 def _retries(subscription: Object, cluster: Cluster) -> bool:
-    groups = cluster.known(_GROUP, subscription.namespace)
+    groups = cluster.known(GROUP, subscription.namespace)
     return len(groups) == 1 and bool(groups[0].annotation(_RETRY).text)
 
 

@@ -25,7 +25,7 @@ from virt_admit.model.problems import Problem
 
 TOO_MANY: Final = "TooManyOperatorGroups"
 """The reason of a ClusterServiceVersion that failed for this."""
-_GROUP: Final = kinds.guess("operators.coreos.com/v1", "OperatorGroup")
+GROUP: Final = kinds.guess("operators.coreos.com/v1", "OperatorGroup")
 """A snapshot may hold it. It is not read from a live cluster."""
 _COUNTED: Final = re.compile(r"more than one operator group\(?s?\)? are managing this namespace")
 """How an InstallPlan says it."""
@@ -45,7 +45,7 @@ def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> Problem | N
         csv: the ClusterServiceVersion that is installed; None: it cannot be read.
     """
     found = sorted(
-        (each for each in cluster.known(_GROUP, namespace) if not each.deleted),
+        (each for each in cluster.known(GROUP, namespace) if not each.deleted),
         key=lambda each: (each.created, each.name),
     )
     if len(found) == 1:
