@@ -15,12 +15,10 @@ from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.refusals.refusal_remedies import KEPT
 from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
 from virt_admit.forecasts.repair.causes import (
-    added_bridges,
-    added_nodes,
     disk_copies,
-    finished_remediation,
     guest_changes,
     node_constraints,
+    node_steps,
     pool_templates,
     shared_objects,
 )
@@ -426,12 +424,12 @@ def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Ite
         name for name, why in refusals.items() if name in fences and fences[name].is_all(why)
     )
     if fenced:
-        yield Option("fence", (finished_remediation.step(known[fenced[0]], cluster),), 0)
-    yield from (Option(step.id, (step,), 0) for step in added_bridges.steps(target, cluster))
+        yield Option("fence", (node_steps.remediated(known[fenced[0]], cluster),), 0)
+    yield from (Option(step.id, (step,), 0) for step in node_steps.bridged(target, cluster))
     here = known.get(vmi.at("status", "nodeName").text or "")
-    sized = any(all(map(added_nodes.is_size, why.split("; "))) for why in refusals.values())
+    sized = any(all(map(node_steps.is_size, why.split("; "))) for why in refusals.values())
     if here is not None and sized and not fenced:
-        yield Option("room", (added_nodes.step(here, 1, cluster),), 0)
+        yield Option("room", (node_steps.added(here, 1, cluster),), 0)
 
 
 def _processors(
