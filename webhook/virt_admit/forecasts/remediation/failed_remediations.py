@@ -41,7 +41,7 @@ from virt_admit.model.kubernetes.kinds import (
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names, without_command
@@ -54,12 +54,7 @@ from virt_admit.model.remediation import (
 )
 
 _KINDS: Final[dict[str, Kind]] = {kind.kind: kind for kind in (FAR, SNR, MDR)}
-_SAID: Final = (
-    *CONDITIONS,
-    "status.conditions.reason",
-    "status.conditions.message",
-    "status.conditions.lastTransitionTime",
-)
+_SAID: Final = (*WHOLE_CONDITIONS,)
 _TEMPLATE: Final = "remediation.medik8s.io/template-name"
 READS: Final[Reads] = union(
     clock.READS,

@@ -18,7 +18,7 @@ from typing import Final
 from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
-from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.pools import (
     away_nodes,
     unpooled_nodes,
@@ -57,7 +57,6 @@ from virt_admit.model.node_updates import (
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.node_updates.operators import paused_pools, poolless_nodes
-from virt_admit.model.node_updates.operators.poolless_nodes import PoollessNode
 from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final = union(
@@ -91,7 +90,8 @@ class Pool:
     obstacle: Obstacle | None = None
     begun: tuple[str, ...] = ()
     """Nodes whose update is under way; each of them has one of the places."""
-    failing: tuple[NodeFailure, ...] = ()
+    failing: tuple[Obstacle, ...] = ()
+    """Nodes whose update has failed, each with the reason."""
     left_out: tuple[str, ...] = ()
     """Nodes that are cordoned or not Ready: each takes a place,
     and is updated only after that ends.
@@ -212,7 +212,7 @@ def pools(
     """
     nodes.every(cluster)  # raises if none can be read
     every = cluster.known(NODE)
-    phases = {node: update for pool in begun for node, update in pool.nodes.items()}
+    phases = dict(node_phases.by_node(begun))
     match driver:
         case Driver.MACHINE_CONFIG:
             found = tuple(_machine_config(every, cluster, max_unavailable, phases))
@@ -307,13 +307,13 @@ def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str,
     )
 
 
-def _failure(node: Object, update: NodeUpdate) -> NodeFailure:
+def _failure(node: Object, update: NodeUpdate) -> Obstacle:
     words = f": {update.waits_for}" if update.waits_for else ""
-    return NodeFailure(
-        node.name,
+    return Obstacle(
         f"its update has failed{words}",
         daemon_errors.of_update(node, update),
         problem_of(ProblemCause.NODE_UPDATE_FAILED, node),
+        node=node.name,
     )
 
 
@@ -341,7 +341,7 @@ def _machine_config(
             found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
             yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
     for left in poolless_nodes.of_cluster(cluster).values():
-        yield Pool("no MachineConfigPool", (left.node.name,), 1, _without_a_pool(left))
+        yield Pool("no MachineConfigPool", (left.node.name,), 1, unpooled_nodes.left_out(left))
 
 
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
@@ -354,15 +354,6 @@ def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
         yield from (overlap.effect for overlap in found)
     else:
         yield from unpooled_nodes.of_machine_pools(cluster, counted=driver is Driver.PLAIN)
-
-
-def _without_a_pool(found: PoollessNode) -> Obstacle:
-    """Return that an upgrade leaves a node out: the operator passes over one without a pool as over
-    one of two custom pools (helpers.go#GetNodesForPool).
-    """
-    cause = ProblemCause.POOL_AMBIGUOUS if found.custom else ProblemCause.POOL_MISSING
-    problem = problem_of(cause, found.node)
-    return Obstacle(found.reason, found.remedy, problem, node=found.node.name)
 
 
 def _machine_config_pool(

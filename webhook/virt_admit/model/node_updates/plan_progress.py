@@ -24,7 +24,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.workloads import CONTAINERS
 from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import cut_middle, names
@@ -45,10 +45,7 @@ READS: Final[Reads] = union(
             "metadata.creationTimestamp",
             "metadata.ownerReferences",
             "status.phase",
-            *CONDITIONS,
-            "status.conditions.reason",
-            "status.conditions.message",
-            "status.conditions.lastTransitionTime",
+            *WHOLE_CONDITIONS,
             "status.initContainerStatuses",
             "status.containerStatuses",
         ),

@@ -29,7 +29,7 @@ from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners
-from virt_admit.model.node_updates.cordoners import Cordon
+from virt_admit.model.node_updates.operators.cordons import Cordon
 from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.node_selectors import tolerates
 

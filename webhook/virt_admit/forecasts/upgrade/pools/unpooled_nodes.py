@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_admit.forecasts.placement.components import stalled_machines
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -14,6 +15,8 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_DEPLOYMENT, 
 from virt_admit.model.lookups import grouped
 from virt_admit.model.machine_pools import DEPLOYMENT
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates.operators.poolless_nodes import PoollessNode
+from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.model.remediation import machine_owners
 
 _BY_PLAIN = "Use --by plain"
@@ -55,6 +58,15 @@ def of_machine_pools(cluster: Cluster, *, counted: bool) -> Iterator[str]:
         by = f"the infrastructure provider of {machine_nodes.MACHINE_POOL} {pool}"
         decides = f"{by} decides on the order of {which}, and whether it drains {them}"
         yield decides if counted else f"{which} {are} not counted: {by} replaces {them}"
+
+
+def left_out(found: PoollessNode) -> Obstacle:
+    """Return that an upgrade leaves a node out: the operator passes over one without a pool as over
+    one of two custom pools (helpers.go#GetNodesForPool).
+    """
+    cause = ProblemCause.POOL_AMBIGUOUS if found.custom else ProblemCause.POOL_MISSING
+    problem = problem_of(cause, found.node)
+    return Obstacle(found.reason, found.remedy, problem, node=found.node.name)
 
 
 def _by_owner(cluster: Cluster) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ kubernetes-sigs/cluster-api:api/controlplane/kubeadm/v1beta1/condition_consts.go
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -113,8 +113,10 @@ def of(owner: Object, cluster: Cluster) -> StandingControlPlane | None:
         return None  # it goes on, or it waits for that Machine
     if any(_is_new(each, cluster) for each in machines):
         return None
-    if paused_clusters.of_member(owner, cluster) or _is_told(owner, cluster):
+    if paused_clusters.of_member(owner, cluster):
         return None
+    if owner.kind == KUBEADM.kind and etcd_leftovers.of(owner, cluster) is not None:
+        return None  # which says it
     old = [each for each in machines if _is_old(each, owner)]
     version = cut(owner.at("spec", "version").text or "", 40)
     to = f" to {version}" if version else ""
@@ -158,13 +160,8 @@ def _is_new(machine: Object, cluster: Cluster) -> bool:
     return (made is not None and made < _PATIENCE) or (changed is not None and changed < _JOINS)
 
 
-def _is_told(owner: Object, cluster: Cluster) -> bool:
-    return owner.kind == KUBEADM.kind and etcd_leftovers.of(owner, cluster) is not None
-
-
 def _is_long(condition: Field, cluster: Cluster) -> bool:
-    length = clock.since(condition["lastTransitionTime"].text, cluster)
-    return length is not None and length >= _PATIENCE
+    return clock.has_lasted(condition["lastTransitionTime"].text, _PATIENCE, cluster)
 
 
 def _rolling(owner: Object) -> Field | None:
@@ -175,14 +172,11 @@ def _rolling(owner: Object) -> Field | None:
 
 def _failing(owner: Object, cluster: Cluster) -> Field | None:
     """Return the condition that says why a roll-out stands, etcd first; None: none does."""
-    found = [each for each in _conditions(owner) if _is_wrong(each, owner)]
+    status = owner["status"]
+    every = (*status["conditions"].items(), *status.at("v1beta2", "conditions").items())
+    found = [each for each in every if _is_wrong(each, owner)]
     found.sort(key=lambda each: "etcd" not in (each["type"].text or "").lower())
     return next((each for each in found if _is_long(each, cluster)), None)
-
-
-def _conditions(owner: Object) -> Iterator[Field]:
-    yield from owner.at("status", "conditions").items()
-    yield from owner.at("status", "v1beta2", "conditions").items()
 
 
 def _is_wrong(condition: Field, owner: Object) -> bool:
