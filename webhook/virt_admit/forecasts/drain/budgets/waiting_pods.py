@@ -29,6 +29,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners, updaters
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, Phase
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.controller_taints import MEDIK8S
 from virt_admit.model.scheduler.pods import Pod
@@ -95,13 +96,6 @@ def _waits(pod: Object) -> bool:
     return not (pod.ended or pod.at("spec", "nodeName").text)
 
 
-class HeldUp(NamedTuple):
-    """Why a budget allows no eviction now."""
-
-    reason: str
-    remedy: str
-
-
 # --- the node that is drained ---------------------------------------------------------------------
 
 
@@ -136,7 +130,7 @@ def only_node(pod: Object, cluster: Cluster) -> OnlyNode | None:
     return OnlyNode(takes[0], placed, why)
 
 
-def only_here(pod: Object, only: OnlyNode, cluster: Cluster) -> HeldUp:
+def only_here(pod: Object, only: OnlyNode, cluster: Cluster) -> Problem:
     """Return that a pod without a node waits for the only node that would take it, which is
     drained.
     """
@@ -151,7 +145,7 @@ def only_here(pod: Object, only: OnlyNode, cluster: Cluster) -> HeldUp:
         f"pod {pod.name} {stays}{since}: {words}, which is drained. The drain waits for this pod "
         "and the pod for that node, so neither ends by itself"
     )
-    return HeldUp(reason, _way_out(pod, only.placed, only.name, cluster))
+    return Problem(reason, _way_out(pod, only.placed, only.name, cluster))
 
 
 _AFFINITY: Final = "node affinity"

@@ -245,7 +245,7 @@ def _filling(restore: Object, effect: str, age: timedelta, cluster: Cluster) -> 
             text = said["message"].words if said is not None else ""
             small = small_claims.of(claim, text, cluster)
             if small is not None:
-                return Problem(f"{lasts}: {small.reason}", small.way, command=small.command)
+                return Problem(f"{lasts}: {small.reason}", small.remedy, command=small.command)
             if age < _UNUSUAL:
                 continue
             command = kubectl("describe", PVC, name, restore.namespace)

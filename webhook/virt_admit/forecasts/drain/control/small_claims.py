@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Final
 
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC, VM_RESTORE, VOLUME_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Object
@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
+from virt_admit.model.problems import Problem
 
 _RESTORE: Final = "restore.kubevirt.io/name"
 READS: Final[Reads] = {
@@ -45,23 +46,9 @@ _PATCHED: Final = (Version(0, 49, 1), Version(0, 50))
 """The first with the change backported, and the first after them without it."""
 
 
-class SmallClaim(NamedTuple):
-    """Why a claim is smaller than its source, and what ends that."""
-
-    reason: str
-    """What the claim is, as ``it requests …``."""
-    way: str
-    """What makes the claim large enough, without a command."""
-    command: str
-
-    @property
-    def remedy(self) -> str:
-        return typed(self.way, self.command)
-
-
-def of(claim: Object, said: str, cluster: Cluster) -> SmallClaim | None:
+def of(claim: Object, said: str, cluster: Cluster) -> Problem | None:
     """Return that a claim without a volume requests less than its snapshot needs; None: it does
-    not, or that is not known.
+    not, or that is not known. The remedy lacks its command.
 
     ``said``: the last error of the provisioner.
     """
@@ -88,7 +75,7 @@ def of(claim: Object, said: str, cluster: Cluster) -> SmallClaim | None:
         f"VolumeSnapshot {name} (restoreSize), so its provisioner always refuses it"
     )
     way = _way(claim, needed or "", name, cluster)
-    return SmallClaim(reason, way, about("describe", claim, PVC))
+    return Problem(reason, way, command=about("describe", claim, PVC))
 
 
 def _bytes(quantity: str | None) -> Fraction | None:

@@ -127,7 +127,7 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     if phase in LEAVING:
         return _plugged_again(vmi, volume, phase, since, cluster)
     if phase == "AttachedToNode" and (ended := ended_launchers.of(vmi, cluster)) is not None:
-        return _of(f"the guest lacks it: {ended.words}", ended.remedy)
+        return _of(f"the guest lacks it: {ended.reason}", ended.remedy)
     if phase == "AttachedToNode":
         reason = (
             f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase "

@@ -94,7 +94,7 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
     )
     if not said:
         if hung := hung_mounts.of_pod(pod, cluster):
-            return DyingPod(hung.why, keeps, hung.remedy)
+            return DyingPod(hung.reason, keeps, hung.remedy)
         if driver := _driver_gone(pod, node, cluster):
             lacks = f"CSI driver {driver} {node_drivers.state(driver, node, cluster)} on {node}"
             why = f"its volumes cannot be unmounted: {lacks}"
@@ -182,14 +182,7 @@ def target(vmi: Object | None, node: str) -> str:
     return here if moved and here != node else ""
 
 
-class LeftOver(NamedTuple):
-    """What a migration that has succeeded leaves on its source node."""
-
-    words: str
-    remedy: str
-
-
-def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
+def left_over(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return what stays of a VMI on the node that it has left, long after that; None: nothing does,
     or it is not known.
 
@@ -217,7 +210,7 @@ def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
             f"its old pod {pod.name} on {node} should have ended {clock.duration(late)} ago, but "
             f"{dying.why}"
         )
-        return LeftOver(f"{words}{f'. {keeps}' if keeps else ''}", with_command(dying, pod))
+        return Problem(f"{words}{f'. {keeps}' if keeps else ''}", with_command(dying, pod))
     if any(_has_just_ended(pod, cluster) for pod in pods):
         return None
     here = [
@@ -234,7 +227,7 @@ def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
         f"see that no container of the VM runs on {node}, then delete the VolumeAttachment of "
         f"{node}, not that of {moved}"
     )
-    return LeftOver(
+    return Problem(
         "; ".join(each.words for each in kept).replace("Volume", "volume", 1), typed(ways, delete)
     )
 

@@ -113,7 +113,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     if lost is not None:
         return BrokenPod(pod, lost.why, since, lost.remedy)
     if (image := unpullable_images.of_pod(pod, cluster)) is not None:
-        return BrokenPod(pod, image.what.replace(";", ","), since, image.remedy)
+        return BrokenPod(pod, image.reason.replace(";", ","), since, image.remedy)
     why, container = _fault(pod)
     remedy = _remedy(pod, why, container, cluster)
     if not why:

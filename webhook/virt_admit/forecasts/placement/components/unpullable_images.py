@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import events
@@ -24,6 +24,7 @@ from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find, maker_of
 from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.problems import Problem
 
 _INVALID: Final = "InvalidImageName"
 _FAILED: Final = frozenset((_INVALID, "ErrImagePull", "ImagePullBackOff"))
@@ -46,14 +47,7 @@ _DISK: Final = "volume"
 """
 
 
-class UnpullableImage(NamedTuple):
-    """An image that a pod cannot get, on whatever node."""
-
-    what: str
-    remedy: str
-
-
-def of_target(pod: Object, vmi: Object, cluster: Cluster) -> UnpullableImage | None:
+def of_target(pod: Object, vmi: Object, cluster: Cluster) -> Problem | None:
     """Return the image for which each target pod of a VMI fails alike; None:
     the next one may get it.
     """
@@ -74,7 +68,7 @@ def of_target(pod: Object, vmi: Object, cluster: Cluster) -> UnpullableImage | N
                 "image"
             )
             what = f"{asked}, instead of what the source pod runs{instead}"
-            return UnpullableImage(what, f"{_RESTART}, or update KubeVirt")
+            return Problem(what, f"{_RESTART}, or update KubeVirt")
         said = _told(pod, image, cluster, message) if "@sha256:" in image else ""
         if said:
             why = "is no longer in its registry"
@@ -82,7 +76,7 @@ def of_target(pod: Object, vmi: Object, cluster: Cluster) -> UnpullableImage | N
                 why = f"cannot be pulled by that digest ({cut_middle(_core(said), _LONGEST)})"
             what = f"image {_short(image)}, which the source pod runs, {why}"
             pulls = f" (it stays down if {names(own)} cannot be pulled either)" if own else ""
-            return UnpullableImage(what, f"stop the VM for the drain, or {_RESTART}{pulls}")
+            return Problem(what, f"stop the VM for the drain, or {_RESTART}{pulls}")
     return None
 
 
@@ -188,7 +182,7 @@ _IN_VM: Final = ("name ", "correct ")
 """How a way begins that changes what names the image."""
 
 
-def of_start(pod: Object, said: str, cluster: Cluster) -> UnpullableImage | None:
+def of_start(pod: Object, said: str, cluster: Cluster) -> Problem | None:
     """Return which image a pod waits for, whose it is, and what ends that; None: it waits for none.
 
     ``said``: what keeps the pod from starting. It repeats itself while the kubelet waits, so the
@@ -206,7 +200,7 @@ def of_start(pod: Object, said: str, cluster: Cluster) -> UnpullableImage | None
     return None
 
 
-def of_pod(pod: Object, cluster: Cluster) -> UnpullableImage | None:
+def of_pod(pod: Object, cluster: Cluster) -> Problem | None:
     """Return which image a pod waits for, whose pull fails; None: none is known to."""
     for kind in CONTAINERS:
         for status in pod.at("status", kind).items():
@@ -241,7 +235,7 @@ def maker(pod: Object, cluster: Cluster) -> str:
 
 def _of_container(
     pod: Object, container: str, image: str, said: str, cluster: Cluster
-) -> UnpullableImage | None:
+) -> Problem | None:
     volume = _disk_of(pod, container, image, cluster)
     error = _error(pod, image, said, cluster)
     if not volume and not error:
@@ -264,12 +258,12 @@ def _of_container(
     if vm is None and way.startswith(_IN_VM):
         way = f"{maker(pod, cluster)}{way}"
     if vm is None:
-        return UnpullableImage(what, typed(way, kubectl("describe", POD, pod.name, pod.namespace)))
+        return Problem(what, typed(way, kubectl("describe", POD, pod.name, pod.namespace)))
     change = (
         f"{way}; the VM names it in containerDisk of volume {volume}, and needs a restart after a "
         "change"
     )
-    return UnpullableImage(what, typed(change, kubectl("edit", VM, vm.name, pod.namespace)))
+    return Problem(what, typed(change, kubectl("edit", VM, vm.name, pod.namespace)))
 
 
 def _disk_of(pod: Object, container: str, image: str, cluster: Cluster) -> str:

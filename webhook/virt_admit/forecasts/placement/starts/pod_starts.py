@@ -54,7 +54,7 @@ def words(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
 
 def _missing(start: PodStart) -> StartFault | None:
     found = missing_objects.of_pod(start.pod, start.said, start.cluster)
-    return StartFault(found.what, found.what, found.remedy) if found is not None else None
+    return StartFault(found.reason, found.reason, found.remedy) if found is not None else None
 
 
 def _full_range(start: PodStart) -> StartFault | None:
@@ -72,7 +72,7 @@ def _image(start: PodStart) -> StartFault | None:
     found = unpullable_images.of_start(start.pod, start.said, start.cluster)
     if found is None:
         return None
-    return StartFault(found.what, cut_middle(found.what, BRIEF), found.remedy)
+    return StartFault(found.reason, cut_middle(found.reason, BRIEF), found.remedy)
 
 
 def _unregistered(start: PodStart) -> StartFault | None:

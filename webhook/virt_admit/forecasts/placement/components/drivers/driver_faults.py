@@ -305,7 +305,7 @@ def _fault(
     begin = (
         f"CSI driver {scope.driver}{ATTACHES_NONE}{_of(scope, cluster)}for {clock.duration(lasts)}"
     )
-    brief = f"{begin}: {cause.words if cause is not None else said}"
+    brief = f"{begin}: {cause.reason if cause is not None else said}"
     reason = f"{brief} ({_innermost(said)})" if cause is not None else brief
     remedy = cause.remedy if cause is not None else _remedy(scope.driver, cluster)
     claims = tuple(sorted({name for each in most if (name := _claim(each.volume))}))

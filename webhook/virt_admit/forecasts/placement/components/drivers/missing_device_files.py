@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.forecasts.placement.components.driver_daemons import HANDLER
@@ -24,6 +24,7 @@ from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.problems import Problem
 
 _PERMITTED: Final = "spec.configuration.permittedHostDevices"
 READS: Final[Reads] = {
@@ -55,14 +56,7 @@ _LISTS: Final = ("pciHostDevices", "mediatedDevices", "usb")
 _LONGEST: Final = 160
 
 
-class MissingDeviceFile(NamedTuple):
-    """A device file that a container needs and its node lacks."""
-
-    what: str
-    remedy: str
-
-
-def of_pod(pod: Object, said: str, cluster: Cluster) -> MissingDeviceFile | None:
+def of_pod(pod: Object, said: str, cluster: Cluster) -> Problem | None:
     """Return the device file that the node of a pod lacks, by the words of its kubelet; None: they
     name none that a device plugin gives out.
     """
@@ -75,16 +69,16 @@ def of_pod(pod: Object, said: str, cluster: Cluster) -> MissingDeviceFile | None
     own = all(each.startswith(_KUBEVIRT) or _is_own(each, cluster) for each in resources)
     quoted, of = cut_middle(said, _LONGEST), f" for {names(resources)}"
     if own and path.startswith(_CDEV) and versions.kubevirt_version(cluster) == _UNCHECKED:
-        return MissingDeviceFile(f"{quoted}. {_of_release(of, node, cluster)}", _UPDATE)
+        return Problem(f"{quoted}. {_of_release(of, node, cluster)}", _UPDATE)
     plugin = "KubeVirt's device plugin" if own else "A device plugin"
     what = f"{quoted}. {plugin} gives it that file{of}, which {node} lacks"
     handler = next((each for each in node_pods.of_node(node, cluster) if _is_handler(each)), None)
     words = f"see on {node} why {path} is missing (a driver that is not bound, another kernel)"
     if not own or handler is None:
         further = "then restart that device plugin, which looks for its devices again"
-        return MissingDeviceFile(what, typed(f"{words}, {further}", _describe(node)))
+        return Problem(what, typed(f"{words}, {further}", _describe(node)))
     then = f"then restart pod {handler.name}, which looks for its devices again"
-    return MissingDeviceFile(what, typed(f"{words}, {then}", logs_of(handler)))
+    return Problem(what, typed(f"{words}, {then}", logs_of(handler)))
 
 
 def _of_release(of: str, node: str, cluster: Cluster) -> str:

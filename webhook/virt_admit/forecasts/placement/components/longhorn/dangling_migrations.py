@@ -14,8 +14,8 @@ import re
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.longhorn import volume_users
-from virt_admit.forecasts.placement.components.longhorn.held_volumes import HeldVolume
 from virt_admit.model.commands import merge_patch
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
@@ -85,7 +85,7 @@ def of(volume: Object, cluster: Cluster) -> HeldVolume | None:
         f"stop the VM; then take that migration out of the status of the volume ({patch}), and "
         "start the VM once the volume stays detached"
     )
-    return HeldVolume(reason, way)
+    return HeldVolume(reason, way, lasts=True)
 
 
 def _may_be_used(volume: Object, left: str, cluster: Cluster) -> bool:
