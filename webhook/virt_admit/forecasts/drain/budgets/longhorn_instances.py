@@ -42,7 +42,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import names
 
 K = TypeVar("K", bound=Hashable)
@@ -227,8 +227,8 @@ def log(eviction: PodEviction) -> str:
     pod is not known.
     """
     budget = eviction.budget
-    manager = find(eviction.cluster, LONGHORN_MANAGER, budget.namespace, budget.name)
-    keeper = manager.at("status", "ownerID").text if manager is not None else None
+    manager = fields(eviction.cluster, LONGHORN_MANAGER, budget.namespace, budget.name)
+    keeper = manager.at("status", "ownerID").text
     for pod in node_pods.of_node(keeper or eviction.node, eviction.cluster):
         if node_pods.daemon(pod) == "longhorn-manager":
             return logs_of(pod, "--all-containers", "--since=10m")

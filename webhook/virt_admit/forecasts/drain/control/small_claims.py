@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields
 from virt_admit.model.problems import Problem
 
 _RESTORE: Final = "restore.kubevirt.io/name"
@@ -59,16 +59,14 @@ def of(claim: Object, said: str, cluster: Cluster) -> Problem | None:
     if kind != (VOLUME_SNAPSHOT.group, VOLUME_SNAPSHOT.kind) or not name:
         return None
     namespace = source["namespace"].text or claim.namespace
-    snapshot = find(cluster, VOLUME_SNAPSHOT, namespace, name)
     told = _SAID.search(said)
-    needed = snapshot.at("status", "restoreSize").text if snapshot is not None else None
+    needed = fields(cluster, VOLUME_SNAPSHOT, namespace, name).at("status", "restoreSize").text
     needed = needed or (told[1] if told is not None else None)
     requested = claim.at("spec", "resources", "requests", "storage").text
-    sizes = (_bytes(requested), _bytes(needed))
-    if claim.at("status", "phase").text != "Pending" or None in sizes:
+    asked, least = _bytes(requested), _bytes(needed)
+    if claim.at("status", "phase").text != "Pending" or asked is None or least is None:
         return None
-    asked, least = sizes
-    if asked is None or least is None or asked >= least:
+    if asked >= least:
         return None
     reason = (
         f"it requests {_shown(requested, asked)}, less than the {_shown(needed, least)} of its "

@@ -38,7 +38,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.lookups import find_named
+from virt_admit.model.lookups import csi_of, find, find_named
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -123,7 +123,7 @@ _MOST: Final = 160
 
 def _handle(namespace: str, claim: str, cluster: Cluster) -> str:
     """Return the Longhorn volume behind a claim; empty: it has none, or that could not be read."""
-    csi = refusing_storage.csi_of(namespace, claim, cluster)
+    csi = csi_of(find(cluster, PVC, namespace, claim), cluster)
     return (
         (csi["volumeHandle"].text or "") if csi["driver"].text == refusing_storage.LONGHORN else ""
     )

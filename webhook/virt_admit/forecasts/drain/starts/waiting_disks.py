@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import storage
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -308,8 +308,7 @@ def _default(cluster: Cluster, *, is_disk: bool = True) -> str | None:
 
 
 def _of_profile(name: str, reason: str, cluster: Cluster) -> Problem:
-    found = find(cluster, STORAGE_CLASS, "", name)
-    provisioner = found["provisioner"].text if found is not None else ""
+    provisioner = fields(cluster, STORAGE_CLASS, "", name)["provisioner"].text
     facts = ["the default class"] if name == _default(cluster) else []
     facts += (
         [f"of provisioner {provisioner}, whose access modes CDI does not know"]

@@ -27,7 +27,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find, find_named
 from virt_admit.model.messages import command_of, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pods import claim_names
@@ -261,8 +261,7 @@ def _kept(pod: Object, node: str, moved: str, cluster: Cluster) -> Iterator[_Kep
     """
     for each in pod.at("spec", "volumes").items():
         called = each.at("persistentVolumeClaim", "claimName").text or ""
-        claim = find(cluster, PVC, pod.namespace, called)
-        name = claim.at("spec", "volumeName").text if claim is not None else None
+        name = fields(cluster, PVC, pod.namespace, called).at("spec", "volumeName").text
         attached = volume_attachments.of_volume(name, cluster) if name else {}
         users = volume_attachments.users(pod.namespace, called, cluster)
         shared = any(
@@ -280,12 +279,9 @@ def _kept(pod: Object, node: str, moved: str, cluster: Cluster) -> Iterator[_Kep
 
 def _migrates(name: str, node: str, moved: str, cluster: Cluster) -> bool:
     """Return whether Longhorn still migrates a PersistentVolume from one node to the other."""
-    found = find(cluster, PV, "", name)
-    handle = found.at("spec", "csi", "volumeHandle").text if found is not None else None
-    for volume in cluster.known(LONGHORN_VOLUME):
-        if volume.name == (handle or name):
-            return {
-                volume.at("status", "currentNodeID").text,
-                volume.at("spec", "migrationNodeID").text,
-            } == {node, moved}
-    return False
+    handle = fields(cluster, PV, "", name).at("spec", "csi", "volumeHandle").text
+    volume = find_named(cluster, LONGHORN_VOLUME, handle or name)
+    return volume is not None and {
+        volume.at("status", "currentNodeID").text,
+        volume.at("spec", "migrationNodeID").text,
+    } == {node, moved}

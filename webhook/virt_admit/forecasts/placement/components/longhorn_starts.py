@@ -43,7 +43,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.lookups import find, find_named, grouped
+from virt_admit.model.lookups import fields, find, find_named, grouped
 from virt_admit.model.messages import cut_middle, names
 
 _INSTANCE: Final = (
@@ -170,9 +170,8 @@ def _volume(name: str, cluster: Cluster) -> Object | None:
     """Return the volume of Longhorn behind a PersistentVolume; None: it has none,
     or that is not known.
     """
-    found = find(cluster, PV, "", name)
-    csi = found.at("spec", "csi") if found is not None else None
-    if csi is None or csi["driver"].text != DRIVER:
+    csi = fields(cluster, PV, "", name).at("spec", "csi")
+    if csi["driver"].text != DRIVER:
         return None
     return find_named(cluster, LONGHORN_VOLUME, csi["volumeHandle"].text or name)
 

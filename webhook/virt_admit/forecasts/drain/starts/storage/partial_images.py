@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.kinds import DATA_VOLUME, HARVESTER_UPGRADE, PV
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.lookups import find, volume_of
+from virt_admit.model.lookups import csi_of, find
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.resources import amount
 
@@ -115,8 +115,7 @@ def _target(disk: Object, claims: Collection[str], cluster: Cluster) -> Object |
 
 def _is_its_own(claim: Object, cluster: Cluster) -> bool:
     """Return whether no other volume is certainly on the file system of a claim."""
-    volume = volume_of(claim, cluster)
-    driver = volume.at("spec", "csi", "driver").text if volume is not None else None
+    driver = csi_of(claim, cluster)["driver"].text
     return driver is not None and (driver in _OWN or driver.endswith(_CEPH))
 
 

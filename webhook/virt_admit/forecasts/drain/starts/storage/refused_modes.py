@@ -29,7 +29,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import storage, vms
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem
 
@@ -123,8 +123,7 @@ def _other_class(asked: _Asked, storage_class: str, cluster: Cluster) -> str:
     if refusing is None:
         return ""
     for profile in sorted(cluster.known(STORAGE_PROFILE), key=lambda each: each.name):
-        other = find(cluster, STORAGE_CLASS, "", profile.name)
-        driver = other["provisioner"].text if other is not None else None
+        driver = fields(cluster, STORAGE_CLASS, "", profile.name)["provisioner"].text
         if driver in (None, _STATIC, refusing["provisioner"].text):
             continue
         if asked in _given(profile):

@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem
 
@@ -82,8 +82,7 @@ def of_pod(pod: Object, said: str, cluster: Cluster) -> Problem | None:
 
 
 def _of_release(of: str, node: str, cluster: Cluster) -> str:
-    own = find(cluster, NODE, "", node)
-    kernel = own.at("status", "nodeInfo", "kernelVersion").text if own is not None else ""
+    kernel = fields(cluster, NODE, "", node).at("status", "nodeInfo", "kernelVersion").text
     return (
         f"KubeVirt {_UNCHECKED} gives it that file{of} also where the kernel makes none "
         f"(CONFIG_VFIO_DEVICE_CDEV), as that of {node}{f' ({kernel})' if kernel else ''}"

@@ -28,7 +28,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find, grouped
+from virt_admit.model.lookups import fields, grouped
 
 READS: Final[Reads] = {
     LONGHORN_VOLUME: (
@@ -124,8 +124,8 @@ def _engines(cluster: Cluster) -> dict[str, list[Object]]:
 
 def _known_fault(volume: Object, cluster: Cluster) -> str:
     """Return which release of Longhorn ends such a migration; empty: this one should."""
-    setting = find(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
-    release = _RELEASE.match(setting["value"].text or "") if setting is not None else None
+    setting = fields(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
+    release = _RELEASE.match(setting["value"].text or "")
     if release is not None and tuple(map(int, release.groups())) >= _FIXED:
         return ""
     return ", a fault that Longhorn 1.10 corrects"

@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find, find_named
+from virt_admit.model.lookups import fields, find, find_named
 
 _NETWORK: Final = "endpoint-network-for-rwx-volume"
 _SHARED: Final = "storage-network"
@@ -87,5 +87,4 @@ def _after_that(own: Object, cluster: Cluster) -> str:
 
 
 def _value(name: str, volume: Object, cluster: Cluster) -> str:
-    found = find(cluster, LONGHORN_SETTING, volume.namespace, name)
-    return (found["value"].text or "") if found is not None else ""
+    return fields(cluster, LONGHORN_SETTING, volume.namespace, name)["value"].text or ""
