@@ -214,8 +214,9 @@ def test_a_kernel_is_not_the_cause():
 
 
 def test_many_pods_that_lack_a_module_are_compared_by_one_walk(monkeypatch):
-    boxes, walked = kernel_modules._boxes, []
-    monkeypatch.setattr(kernel_modules, "_boxes", lambda each: walked.append(each) or boxes(each))
+    boxes, walked = kernel_modules.container_statuses, []
+    counted = lambda each: walked.append(each) or boxes(each)  # noqa: E731
+    monkeypatch.setattr(kernel_modules, "container_statuses", counted)
     known = [node("b", "5.14.0-427"), loaded("b")]
     broken = [crashing(on=f"n{number}") for number in range(20)]
     nodes = [node(f"n{number}") for number in range(20)]

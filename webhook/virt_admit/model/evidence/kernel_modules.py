@@ -17,7 +17,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 
@@ -86,7 +86,7 @@ def _working(pod: Object, container: str, system: _System, cluster: Cluster) -> 
     Other pods of the namespace have containers of the same name. Those of one loader may have a
     DaemonSet for each node, and have the same image then.
     """
-    box = next((box for box in _boxes(pod) if box["name"].text == container), None)
+    box = next((box for box in container_statuses(pod) if box["name"].text == container), None)
     return {
         node: kernel
         for origin in (_origins(pod, box) if box is not None else ())
@@ -102,17 +102,11 @@ def _loaded(cluster: Cluster) -> Mapping[_Key, Mapping[str, str]]:
     for pod in filter(lambda each: each.is_true("Ready"), cluster.known(POD)):
         node = pod.at("spec", "nodeName").text or ""
         kernel, system = _kernel(node, cluster), _system(node, cluster)
-        for box in _boxes(pod) if kernel and all(system) else ():
+        for box in container_statuses(pod) if kernel and all(system) else ():
             for origin in _origins(pod, box):
                 key = pod.namespace, box["name"].text or "", system, origin
                 found.setdefault(key, {})[node] = kernel
     return found
-
-
-def _boxes(pod: Object) -> Iterator[Field]:
-    """Yield the states of the containers of a pod."""
-    for kind in CONTAINERS:
-        yield from pod.at("status", kind).items()
 
 
 def _origins(pod: Object, box: Field) -> Iterator[str]:

@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, capital, command_of, names, without_command
 from virt_admit.model.node_updates import cordoners, maintenance_updates
@@ -242,11 +242,7 @@ def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
     """
     node = pod.at("spec", "nodeName").text or ""
     age = clock.age(pod, cluster)
-    counts = (
-        each["restartCount"].integer
-        for kind in CONTAINERS
-        for each in pod.at("status", kind).items()
-    )
+    counts = (each["restartCount"].integer for each in container_statuses(pod))
     works = bool(node) and not node_health.silence_now(node, cluster) and not _failure(pod, cluster)
     return (
         works

@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes import clock, events, node_health, workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.kubevirt.settings import migration_network
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, scheduler_words, unescaped
@@ -209,15 +209,14 @@ _REPLICA_SET: Final = "ReplicaSet"
 
 def _fault(pod: Object) -> tuple[str, str]:
     """Return why a pod is not ready, and which container; empty: nothing says so."""
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            name, waiting = status["name"].text or "?", status.at("state", "waiting")
-            ended = next((each for each in _ends(status) if each["exitCode"].integer), None)
-            reason = waiting["reason"].text or ""
-            if reason and reason not in _STARTING:
-                return _waits(reason, waiting, _end(pod, name, ended)), name
-            if ended is not None and not status.at("state", "running").present:
-                return _end(pod, name, ended), name
+    for status in container_statuses(pod):
+        name, waiting = status["name"].text or "?", status.at("state", "waiting")
+        ended = next((each for each in _ends(status) if each["exitCode"].integer), None)
+        reason = waiting["reason"].text or ""
+        if reason and reason not in _STARTING:
+            return _waits(reason, waiting, _end(pod, name, ended)), name
+        if ended is not None and not status.at("state", "running").present:
+            return _end(pod, name, ended), name
     placed = pod.condition("PodScheduled")
     if not pod.at("spec", "nodeName").text and placed["status"].text == "False":
         return f"it has no node: {scheduler_words(placed['message'].text or '?', _LONGEST)}", ""
@@ -399,12 +398,7 @@ _NO_ENDPOINT: Final = re.compile(
 
 def _last_message(pod: Object, name: str) -> str:
     """Return how a container ended, in its own words."""
-    statuses = (
-        each
-        for kind in CONTAINERS
-        for each in pod.at("status", kind).items()
-        if each["name"].text == name
-    )
+    statuses = (each for each in container_statuses(pod) if each["name"].text == name)
     ended = (end["message"].text or "" for status in statuses for end in _ends(status))
     return next(filter(None, ended), "")
 

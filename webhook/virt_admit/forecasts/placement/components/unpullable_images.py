@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes import events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, DEPLOYMENT, POD, STATEFUL_SET, VM
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find, maker_of
@@ -94,11 +94,10 @@ def _volumes(vmi: Object) -> Iterator[Field]:
 
 def _waiting(pod: Object) -> Iterator[tuple[str, str]]:
     """Yield why containers of container disks wait for their image: the reason and the message."""
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            waiting = status.at("state", "waiting")
-            if waiting["reason"].text in _FAILED and (status["name"].text or "").startswith(_DISK):
-                yield (waiting["reason"].text or "", waiting["message"].words)
+    for status in container_statuses(pod):
+        waiting = status.at("state", "waiting")
+        if waiting["reason"].text in _FAILED and (status["name"].text or "").startswith(_DISK):
+            yield (waiting["reason"].text or "", waiting["message"].words)
 
 
 def _told(pod: Object, image: str, cluster: Cluster, message: str) -> str:
@@ -192,31 +191,28 @@ def of_start(pod: Object, said: str, cluster: Cluster) -> Problem | None:
     named = _NAMED.search(said) if said.startswith(tuple(_FAILED)) else None
     if named is None:
         return None
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            waiting = status.at("state", "waiting")
-            if waiting["reason"].text in _FAILED and named[1] in (waiting["message"].text or ""):
-                return _of_container(pod, status["name"].text or "", named[1], said, cluster)
+    for status in container_statuses(pod):
+        waiting = status.at("state", "waiting")
+        if waiting["reason"].text in _FAILED and named[1] in (waiting["message"].text or ""):
+            return _of_container(pod, status["name"].text or "", named[1], said, cluster)
     return None
 
 
 def of_pod(pod: Object, cluster: Cluster) -> Problem | None:
     """Return which image a pod waits for, whose pull fails; None: none is known to."""
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            waiting = status.at("state", "waiting")
-            said = f"{waiting['reason'].text}: {waiting['message'].words}"
-            if (found := of_start(pod, said, cluster)) is not None:
-                return found
+    for status in container_statuses(pod):
+        waiting = status.at("state", "waiting")
+        said = f"{waiting['reason'].text}: {waiting['message'].words}"
+        if (found := of_start(pod, said, cluster)) is not None:
+            return found
     return None
 
 
 def awaited(pod: Object) -> Iterator[str]:
     """Yield the images that a pod waits for, whose pull fails."""
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            if status.at("state", "waiting", "reason").text in _FAILED and status["image"].text:
-                yield status["image"].text or ""
+    for status in container_statuses(pod):
+        if status.at("state", "waiting", "reason").text in _FAILED and status["image"].text:
+            yield status["image"].text or ""
 
 
 def maker(pod: Object, cluster: Cluster) -> str:

@@ -14,7 +14,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.lookups import grouped, maker_of
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem
@@ -43,7 +43,7 @@ def of_pod(pod: Object, cluster: Cluster) -> Problem | None:
     """
     status = pod["status"]
     reason, said = status["reason"].text or "", status["message"].words.removeprefix(_FRAME)
-    started = any(True for kind in CONTAINERS for _ in status[kind].items())
+    started = any(True for _ in container_statuses(pod))
     if status["phase"].text != "Failed" or not reason or started:
         return None
     full = _NO_ROOM.search(said)
