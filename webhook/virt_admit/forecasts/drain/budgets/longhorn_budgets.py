@@ -21,7 +21,6 @@ from virt_admit.forecasts.drain.budgets import (
     operator_eviction,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
-    GOES,
     OperatorAnswer,
     PodEviction,
     Way,
@@ -384,8 +383,6 @@ def is_csi(budget: Object) -> bool:
 
 
 def csi(eviction: PodEviction) -> OperatorAnswer:
-    if eviction.allowed:
-        return GOES
     if eviction.never:
         reason = f"{eviction.never}, and Longhorn keeps it while a volume is attached"
         return OperatorAnswer(

@@ -222,9 +222,7 @@ def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
     replicas.
     """
     found = [each for each in _unhealthy(pod, budget, cluster) if not each.deleted]
-    status = budget["status"]
-    healthy, desired = status["currentHealthy"].integer, status["desiredHealthy"].integer
-    if not found or healthy is None or desired is None or healthy + len(found) <= desired:
+    if not found or not pod_budgets.suffices(budget, len(found)):
         return ""
     if not all(_has_just_begun(each, cluster) for each in found):
         return ""

@@ -243,10 +243,7 @@ def returning(
     of_waiting = Waiting(budget.namespace, budget.name, _home_of_waiting, budget)
     homes = ((_home(pod, of_waiting, cluster), pod.name) for pod in unready if not pod.deleted)
     waiting = [(node, name) for node, name in homes if node not in ("", here)]
-    healthy, desired = (
-        budget.at("status", key).integer for key in ("currentHealthy", "desiredHealthy")
-    )
-    if not waiting or healthy is None or desired is None or healthy + len(waiting) <= desired:
+    if not waiting or not pod_budgets.suffices(budget, len(waiting)):
         return None
     nodes = tuple(sorted({node for node, _ in waiting}))
     by = dict.fromkeys(_updater(node, cluster) for node in nodes)
