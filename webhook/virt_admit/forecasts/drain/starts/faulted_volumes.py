@@ -218,9 +218,4 @@ def _of(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
 def _since(copies: Sequence[Object], cluster: Cluster) -> str:
     """Return how long ago the last copy failed."""
     last = max((each.at("spec", "failedAt").text or "" for each in copies), default="")
-    at = clock.instant(last)
-    return (
-        f" {vm_states_times.clock_words(at, cluster)} ago"
-        if at is not None and clock.now(cluster)
-        else ""
-    )
+    return vm_states_times.ago(clock.instant(last), cluster)

@@ -17,13 +17,13 @@ from typing import Final
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PVC, VM, VOLUME_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.problems import Problem
 
 _RESTORE: Final = "restore.kubevirt.io/name"
@@ -76,14 +76,6 @@ def of(claim: Object, said: str, cluster: Cluster) -> Problem | None:
     return None
 
 
-def _is_gone(vm: str, namespace: str, cluster: Cluster) -> bool:
-    """Return whether a VM is known not to exist."""
-    try:
-        return cluster.get(VM, namespace, vm) is None
-    except Unseen:
-        return False
-
-
 def _names(pattern: re.Pattern[str], said: str, name: str) -> bool:
     named = pattern.search(said)
     return named is not None and named[1] == name
@@ -109,7 +101,7 @@ def _again(claim: Object, cluster: Cluster) -> str:
     if not (claim.annotations.get(_RESTORE) or "").startswith("clone-"):
         return "create the disk again from a source that exists and stays"
     named = claim.labels.get(_SOURCE_VM)
-    if named and _is_gone(named, claim.namespace, cluster):
+    if named and is_absent(cluster, VM, claim.namespace, named):
         return (
             f"create the disk again from another copy, because VM {named}, which was cloned, does "
             "not exist any more"
