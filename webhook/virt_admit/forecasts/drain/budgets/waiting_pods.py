@@ -21,6 +21,7 @@ from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, PDB, POD
+from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import written_settings
@@ -62,9 +63,6 @@ _PASSING: Final = (
 )
 _PLACED_BY_KUBEVIRT: Final = frozenset(
     ("virt-api", "virt-controller", "virt-exportproxy", "virt-synchronization-controller")
-)
-_CONTROL_PLANE: Final = frozenset(
-    ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 )
 
 
@@ -165,7 +163,7 @@ def _demands(pod: Object) -> str:
         for each in term["matchExpressions"].items()
     ]
     keys = [each["key"].text for each in demands if each["operator"].text in ("Exists", "In")]
-    if keys and len(keys) == len(demands) and set(keys) <= _CONTROL_PLANE:
+    if keys and len(keys) == len(demands) and set(keys) <= {*CONTROL_PLANE}:
         return _ON_CONTROL_PLANE
     return (
         f"its node affinity demands {names(dict.fromkeys(filter(None, keys)), 100)}"

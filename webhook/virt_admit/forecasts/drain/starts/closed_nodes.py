@@ -20,6 +20,7 @@ from virt_admit.forecasts.placement import no_target
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.running_launchers import COPIES_TOLERATIONS
 from virt_admit.model.commands import argument, shell, typed, virtctl
+from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -197,10 +198,9 @@ def _tainted(
     command = unplug if ways else ""
     untaint = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}:{effect}-")
     if effect == _SCHEDULING:
-        value = f"={taint['value'].text}" if taint["value"].text else ""
         ways.append(
             f"if other pods may come to {node.name} meanwhile, remove that taint until the pod "
-            f"runs, then set it again ({key}{value}:{effect})"
+            f"runs, then set it again ({nodes.written(taint)})"
         )
         command = command or untaint
     elif not unplug:
