@@ -243,7 +243,8 @@ def of_namespace(namespace: Object, cluster: Cluster) -> Problem | None:
     """
     deleted = namespace.metadata["deletionTimestamp"].text
     lasts = clock.since(deleted, cluster) if deleted else None
-    usual = _USUAL + timedelta(seconds=max(_graces(namespace, cluster), default=0))
+    graces = (_seconds(each["spec"]) for each in cluster.known(VMI, namespace.name))
+    usual = _USUAL + timedelta(seconds=max(graces, default=0))
     if lasts is None or lasts < usual or api_discovery.failing(namespace, cluster):
         return None
     removed = removed_operators.kubevirt(cluster)
@@ -268,13 +269,8 @@ def of_namespace(namespace: Object, cluster: Cluster) -> Problem | None:
     )
 
 
-def _graces(namespace: Object, cluster: Cluster) -> Iterator[int]:
-    """Yield the seconds that guests may take to shut down."""
-    for vmi in cluster.known(VMI, namespace.name):
-        yield _seconds(vmi["spec"])
-
-
 def _seconds(spec: Field) -> int:
+    """Return how long a guest may take to shut down."""
     grace = spec["terminationGracePeriodSeconds"].integer
     return _GRACE if grace is None else clock.bounded(grace)
 

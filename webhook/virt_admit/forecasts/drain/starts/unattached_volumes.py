@@ -95,7 +95,7 @@ def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster
     node = vmi.at("status", "nodeName").text or ""
     said = (
         _PREEMPTION.sub("", pod.condition("PodScheduled")["message"].text or "")
-        if not _is_placed(pod)
+        if not pod.at("spec", "nodeName").text
         else ""
     )
     if said and (shut := closed_nodes.closed(vmi, pod, said, unplugs, cluster)):
@@ -116,10 +116,6 @@ def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster
 
 _PREEMPTION: Final = re.compile(r"\.? preemption: .*\Z", re.DOTALL)
 """What kube-scheduler adds about a pod that may displace none."""
-
-
-def _is_placed(pod: Object) -> bool:
-    return bool(pod.at("spec", "nodeName").text)
 
 
 def hotplugged(vmi: Object, cluster: Cluster) -> Iterator[tuple[int, str, Problem]]:

@@ -66,7 +66,7 @@ class BrokenPod(NamedTuple):
     def full_words(self) -> str:
         """Return it with its owner, as ``pod NAMESPACE/NAME (DaemonSet NAME) is not ready``."""
         owner = self.pod.controller
-        whose = f" ({_name_of(owner)})" if owner is not None else ""
+        whose = f" ({owner['kind'].text} {owner['name'].text})" if owner is not None else ""
         return f"pod {self.pod.full_name}{whose} is {self._state}"
 
     @property
@@ -139,10 +139,6 @@ def changed(broken: BrokenPod, cluster: Cluster) -> BrokenPod:
         f"namespace {pod.namespace} from {policy}, then let its owner replace pod {pod.name}"
     )
     return broken._replace(why=why, remedy=remedy)
-
-
-def _name_of(owner: Field) -> str:
-    return f"{owner['kind'].text} {owner['name'].text}"
 
 
 def why(pod: Object, cluster: Cluster) -> str:

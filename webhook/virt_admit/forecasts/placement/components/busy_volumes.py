@@ -151,11 +151,9 @@ def _not_fenced(node: str, cluster: Cluster) -> HeldVolume:
         "confirmed, ends all its pods. A fence in the storage (Ceph: a NetworkFence) cuts the node "
         "off from that storage alone, and does not justify the taint"
     )
-    return HeldVolume(words, typed(way, _explained(node)), lasts=True)
-
-
-def _explained(node: str) -> str:
-    return shell("virt-admit", "explain", argument(f"node/{node}"))
+    return HeldVolume(
+        words, typed(way, shell("virt-admit", "explain", argument(f"node/{node}"))), lasts=True
+    )
 
 
 def _one_primary(

@@ -60,7 +60,7 @@ def cause(driver: str, where: str, error: str, cluster: Cluster) -> Problem | No
     if ceph.at("spec", "external", "enable").boolean:
         return None
     release = _release(driver, cluster)
-    if release is not None and _can_read(release[1]):
+    if release is not None and release[1] >= _READS_KEY and release[1] != _LACKS_IT:
         return None
     generation = keys["keyGeneration"].integer
     of = f" (generation {generation})" if generation is not None else ""
@@ -79,10 +79,6 @@ def _release(driver: str, cluster: Cluster) -> tuple[str, tuple[int, ...]] | Non
         if found := _IMAGE.search(container["image"].text or ""):
             return found[1], tuple(int(part) for part in found.groups()[1:])
     return None
-
-
-def _can_read(release: tuple[int, ...]) -> bool:
-    return release >= _READS_KEY and release != _LACKS_IT
 
 
 def _remedy(ceph: Object, prior: int, cluster: Cluster) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.forecasts.placement.components.driver_daemons import HANDLER
-from virt_admit.model.commands import argument, logs_of, shell, typed
+from virt_admit.model.commands import kubectl, logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -72,11 +72,12 @@ def of_pod(pod: Object, said: str, cluster: Cluster) -> Problem | None:
         return Problem(f"{quoted}. {_of_release(of, node, cluster)}", _UPDATE)
     plugin = "KubeVirt's device plugin" if own else "A device plugin"
     what = f"{quoted}. {plugin} gives it that file{of}, which {node} lacks"
-    handler = next((each for each in node_pods.of_node(node, cluster) if _is_handler(each)), None)
+    there = node_pods.of_node(node, cluster)
+    handler = next((each for each in there if node_pods.daemon(each) == HANDLER), None)
     words = f"see on {node} why {path} is missing (a driver that is not bound, another kernel)"
     if not own or handler is None:
         further = "then restart that device plugin, which looks for its devices again"
-        return Problem(what, typed(f"{words}, {further}", _describe(node)))
+        return Problem(what, typed(f"{words}, {further}", kubectl("describe", NODE, node)))
     then = f"then restart pod {handler.name}, which looks for its devices again"
     return Problem(what, typed(f"{words}, {then}", logs_of(handler)))
 
@@ -93,14 +94,6 @@ _UPDATE: Final = (
     "update KubeVirt to a release with its pull request 18905, or boot the nodes with these "
     "devices with a kernel that has CONFIG_VFIO_DEVICE_CDEV"
 )
-
-
-def _describe(node: str) -> str:
-    return shell("kubectl", "describe", "node", argument(node))
-
-
-def _is_handler(pod: Object) -> bool:
-    return node_pods.daemon(pod) == HANDLER
 
 
 def _resources(pod: Object, path: str) -> Iterator[str]:

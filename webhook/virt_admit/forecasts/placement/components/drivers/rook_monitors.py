@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, DEPLOYMENT, NODE, PO
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubernetes.selectors import IN, Selector, parse
+from virt_admit.model.kubernetes.selectors import IN, parse
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import pods as scheduled_pods
@@ -245,7 +245,9 @@ def _canary(pod: Object, ceph: Object) -> Pod:
     shared = mon["allowMultiplePerNode"].boolean and (
         ceph.at("spec", "network", "provider").text != "host"
     )
-    apart = PodTerm(HOSTNAME, _monitors(), frozenset((pod.namespace,)), None)
+    apart = PodTerm(
+        HOSTNAME, parse({"matchLabels": {"app": _MON}}), frozenset((pod.namespace,)), None
+    )
     tolerations = [item.value for each in both for item in each["tolerations"].items()]
     return replace(
         scheduled_pods.read(pod),
@@ -257,10 +259,6 @@ def _canary(pod: Object, ceph: Object) -> Pod:
         anti_affinity=() if shared else (apart,),
         spread=(),
     )
-
-
-def _monitors() -> Selector:
-    return parse({"matchLabels": {"app": _MON}})
 
 
 def _demanded(affinity: NodeSelector) -> tuple[str, str] | None:
