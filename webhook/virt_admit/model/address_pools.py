@@ -15,9 +15,10 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NAD, POD, Kind
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import names
 
 IP_POOL: Final = Kind("whereabouts.cni.cncf.io", ("v1alpha1",), "ippools", "IPPool")
@@ -148,9 +149,5 @@ def _stale(pool: Object, first: str, last: str, cluster: Cluster) -> Iterator[tu
         if not isinstance(reference, str) or "/" not in reference or not _OFFSET.fullmatch(key):
             continue
         namespace, _, name = reference.partition("/")
-        try:
-            gone = cluster.get(POD, namespace, name) is None
-        except Unseen:
-            continue
-        if gone and low <= begin + int(key) <= high:
+        if is_absent(cluster, POD, namespace, name) and low <= begin + int(key) <= high:
             yield key, reference

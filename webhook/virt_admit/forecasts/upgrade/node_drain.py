@@ -23,6 +23,7 @@ from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vms
 from virt_admit.model.kubevirt.settings import parallel_migrations
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.resources import MEMORY
 
 POD_GRACE: Final = 30
@@ -150,9 +151,6 @@ def _of_others(node: str, free: int, places: int, cluster: Cluster) -> int:
 
 def _vmis(keys: Iterable[tuple[str, str]], cluster: Cluster) -> Iterator[Object]:
     for namespace, name in keys:
-        try:
-            vmi = cluster.get(VMI, namespace, name)
-        except Unseen:
-            continue
+        vmi = find(cluster, VMI, namespace, name)
         if vmi is not None:
             yield vmi

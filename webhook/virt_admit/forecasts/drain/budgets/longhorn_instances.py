@@ -42,7 +42,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import fields, find
+from virt_admit.model.lookups import fields, find, is_absent
 from virt_admit.model.messages import names
 
 K = TypeVar("K", bound=Hashable)
@@ -246,15 +246,8 @@ def _unguarded(eviction: PodEviction) -> str:
     manager = find(eviction.cluster, LONGHORN_MANAGER, namespace, name)
     if manager is None or manager.at("spec", "nodeID").text != eviction.node:
         return ""
-    try:
-        own = eviction.cluster.get(PDB, namespace, name)
-    except Unseen:
-        return ""
-    return (
-        ""
-        if own is not None
-        else ". No data is at stake: Longhorn has removed the pod's own budget already"
-    )
+    removed = ". No data is at stake: Longhorn has removed the pod's own budget already"
+    return removed if is_absent(eviction.cluster, PDB, namespace, name) else ""
 
 
 _BY_HAND: Final = "longhorn-api"

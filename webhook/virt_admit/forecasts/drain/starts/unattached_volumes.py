@@ -29,7 +29,6 @@ from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
@@ -263,7 +262,7 @@ def unplug(vmi: Object, volume: str, cluster: Cluster) -> str:
     the VM (watch/vm/vm.go#handleDeclarativeVolumeHotplug). virtctl does so without ``--persist``
     from 1.8 on.
     """
-    vm = find(cluster, VM, vms.namespace_of(vmi), vmis.owner(vmi, VM.kind) or "")
+    vm = vmis.known_vm(vmi, cluster)
     named = vm is not None and any(
         each["name"].text == volume for each in vms.vmi_spec(vm)["volumes"].items()
     )
