@@ -56,7 +56,8 @@ def test_an_event_names_the_volume_without_quorum(obj):
     found = lost_quorums.of_taint(KEY, complete(*known, said_of(obj), CONTROLLER))
 
     assert (
-        "no quorum on the node (pvc-1 of claim shop/data), and it keeps all pods off" in found.reason
+        "no quorum on the node (pvc-1 of claim shop/data), and it keeps all pods off"
+        in found.reason
     )
     assert found.command == (
         "kubectl exec linstor-controller-x -n piraeus-datastore -- linstor resource list"

@@ -202,7 +202,7 @@ def kernels(*objects, said="modprobe: module disks not found"):
 def test_a_module_that_lacks_for_one_kernel():
     older = node("b", "5.14.0-427", "Rocky Linux 9.4 (Blue Onyx)")
     found = kernels(node(), older, loaded("b"))
-    assert found.words == "a runs kernel 5.14.0-503, while loader works with 5.14.0-427 on b"
+    assert found.reason == "a runs kernel 5.14.0-503, while loader works with 5.14.0-427 on b"
     assert "or boot it with 5.14.0-427; until then boot no other node with 5.14.0-5" in found.remedy
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from virt_admit.model.commands import logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster, entry
@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 
 _FIELDS: Final = ("kernelVersion", "osImage", "architecture")
 READS: Final[Reads] = {
@@ -49,14 +50,7 @@ _Key: TypeAlias = tuple[str, str, _System, str]
 """The namespace and name of a container, the system of its node, and where it comes from."""
 
 
-class OtherKernel(NamedTuple):
-    """A kernel for which a pod has no module, where others have one for another kernel."""
-
-    words: str
-    remedy: str
-
-
-def of_end(pod: Object, container: str, said: str, cluster: Cluster) -> OtherKernel | None:
+def of_end(pod: Object, container: str, said: str, cluster: Cluster) -> Problem | None:
     """Return that a container which ends over a kernel module is on a node with another kernel than
     those of the same system on which the same container has done its work; None: not so, or not
     known.
@@ -76,7 +70,7 @@ def of_end(pod: Object, container: str, said: str, cluster: Cluster) -> OtherKer
         f"give {node} a module for kernel {own} (a newer image of {container}, or a package of its "
         f"vendor), or boot it with {others}; until then boot no other node with {own}"
     )
-    return OtherKernel(words, typed(ways, logs_of(pod, "--previous", container=container)))
+    return Problem(words, typed(ways, logs_of(pod, "--previous", container=container)))
 
 
 def _working(pod: Object, container: str, system: _System, cluster: Cluster) -> Mapping[str, str]:

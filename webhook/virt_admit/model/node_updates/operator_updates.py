@@ -228,7 +228,7 @@ def _awaited(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
         return
     if found := awaited_approvals.awaited(subscription, plan, cluster):
         told = f"InstallPlan {plan.full_name} (approved: false)"
-        yield _Fault(told, found.words, since, found.remedy, state="waits for approval")
+        yield _Fault(told, found.reason, since, found.remedy, state="waits for approval")
 
 
 def _several_groups(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
@@ -254,7 +254,7 @@ def _several_groups(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
         told.append(f"ClusterServiceVersion {csv.name} failed{clock.past(broken, cluster)}{why}")
     first, *more = told
     words, state = more[0] if more else checked, "is stuck" if made else "would not go on"
-    yield _Fault(first, words, made, found.remedy, found.words, state)
+    yield _Fault(first, words, made, found.remedy, found.reason, state)
 
 
 def _failed_plan(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
@@ -371,7 +371,7 @@ def _refused(subscription: Object, csv: Object, cluster: Cluster) -> _Fault | No
         return None
     return _Fault(
         f"ClusterServiceVersion {csv.full_name} waits ({_NOT_UPGRADEABLE})",
-        refused.words,
+        refused.reason,
         since,
         refused.remedy,
     )
@@ -396,7 +396,7 @@ def _not_upgradeable(subscription: Object, cluster: Cluster) -> Iterator[_Fault]
         return
     if refused := refused_upgrades.of_operator(subscription.namespace, installed, "", cluster):
         title = f"Subscription {subscription.full_name} waits for {installed}"
-        yield _Fault(title, refused.words, status["lastUpdated"].text, refused.remedy)
+        yield _Fault(title, refused.reason, status["lastUpdated"].text, refused.remedy)
 
 
 def _unready_since(status: Field) -> str | None:

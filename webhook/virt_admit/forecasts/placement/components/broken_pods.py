@@ -111,7 +111,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
         )
     lost = migration_network.fault(pod, cluster)
     if lost is not None:
-        return BrokenPod(pod, lost.why, since, lost.remedy)
+        return BrokenPod(pod, lost.reason, since, lost.remedy)
     if (image := unpullable_images.of_pod(pod, cluster)) is not None:
         return BrokenPod(pod, image.reason.replace(";", ","), since, image.remedy)
     why, container = _fault(pod)
@@ -122,7 +122,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     changed = _changed(pod, cluster) if why.startswith(_CRASHES) else ""
     kernels = kernel_modules.of_end(pod, container, _last_message(pod, container), cluster)
     if kernels is not None:
-        return BrokenPod(pod, f"{why}{changed}, and {kernels.words}", since, kernels.remedy)
+        return BrokenPod(pod, f"{why}{changed}, and {kernels.reason}", since, kernels.remedy)
     return BrokenPod(pod, f"{why}{changed}", since, remedy)
 
 

@@ -64,8 +64,8 @@ def _full_range(start: PodStart) -> StartFault | None:
     full = of_all or full_ranges.of(start.said, start.on, start.cluster)
     if full is None:
         return None
-    told = network_plugins.with_agent(full.what, start.said, start.pod, start.cluster)
-    return StartFault(told, full.what, full.remedy, of_node=of_all is None)
+    told = network_plugins.with_agent(full.reason, start.said, start.pod, start.cluster)
+    return StartFault(told, full.reason, full.remedy, of_node=of_all is None)
 
 
 def _image(start: PodStart) -> StartFault | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.evidence import writers
@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count, names
+from virt_admit.model.problems import Problem
 
 TOO_MANY: Final = "TooManyOperatorGroups"
 """The reason of a ClusterServiceVersion that failed for this."""
@@ -32,19 +33,12 @@ _FEW: Final = 10
 """More groups than that fit into no command."""
 
 
-class SurplusGroups(NamedTuple):
-    """Several OperatorGroups in one namespace."""
-
-    words: str
-    remedy: str
-
-
 def is_blamed(words: str) -> bool:
     """Return whether an InstallPlan says that its namespace has several groups."""
     return _COUNTED.search(words) is not None
 
 
-def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> SurplusGroups | None:
+def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> Problem | None:
     """Return which groups a namespace has, and which of them is to go; None: it has one by now.
 
     Args:
@@ -58,7 +52,7 @@ def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> SurplusGrou
         return None
     if not found:
         shown = shell("kubectl", "get", "operatorgroups", "-n", namespace)
-        return SurplusGroups(
+        return Problem(
             f"namespace {namespace} has several OperatorGroups",
             typed(
                 "Keep the OperatorGroup with which the operator worked, usually the oldest one, "
@@ -70,7 +64,7 @@ def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> SurplusGrou
         f"namespace {namespace} has {count(len(found), 'OperatorGroup')}, of which OLM takes none: "
         f"{names([_described(each, cluster) for each in found], 300)}"
     )
-    return SurplusGroups(words, _remedy(found, namespace, csv))
+    return Problem(words, _remedy(found, namespace, csv))
 
 
 def _described(group: Object, cluster: Cluster) -> str:
