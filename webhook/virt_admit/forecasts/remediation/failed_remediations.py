@@ -133,9 +133,7 @@ def of_any(node: str, cluster: Cluster) -> Problem | None:
 
 
 def _begun(check: Object, node: str) -> Iterator[Field]:
-    for unhealthy in check.at("status", "unhealthyNodes").items():
-        if unhealthy["name"].text == node:
-            yield from unhealthy["remediations"].items()
+    return check.at("status", "unhealthyNodes").named(node)["remediations"].items()
 
 
 def _object(begun: Field, cluster: Cluster) -> Object | Unseen | None:

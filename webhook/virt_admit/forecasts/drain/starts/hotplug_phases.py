@@ -105,11 +105,8 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
 
 
 def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
-    status = next(
-        (each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume),
-        None,
-    )
-    if status is None or not status["hotplugVolume"].is_map or status["target"].text:
+    status = vmi.at("status", "volumeStatus").named(volume)
+    if not status["hotplugVolume"].is_map or status["target"].text:
         return None
     phase = status["phase"].text or ""
     if phase == MOUNTED and hotplugs.is_utility(vmi, volume):

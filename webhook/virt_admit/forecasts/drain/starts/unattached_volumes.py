@@ -60,10 +60,8 @@ def _is_ready(vmi: Object, volume: str) -> bool:
     """Return whether the guest has a hotplugged volume, whatever its pod does: virt-handler sets
     this phase once the domain names its target.
     """
-    return any(
-        each["name"].text == volume and each["phase"].text == "Ready" and each["target"].text
-        for each in vmi.at("status", "volumeStatus").items()
-    )
+    status = vmi.at("status", "volumeStatus").named(volume)
+    return status["phase"].text == "Ready" and bool(status["target"].text)
 
 
 def _kept(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
@@ -139,15 +137,8 @@ def _refused(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
     age = clock.since(said["lastTransitionTime"].text, cluster)
     if said["status"].text != "False" or _CREATES not in words or age is None or age < _LATE:
         return None
-    own = next(
-        (each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume),
-        None,
-    )
-    if (
-        own is None
-        or not own["hotplugVolume"].present
-        or own.at("hotplugVolume", "attachPodName").text
-    ):
+    own = vmi.at("status", "volumeStatus").named(volume)["hotplugVolume"]
+    if not own.present or own["attachPodName"].text:
         return None
     why = cut_middle(_REFUSED.sub("", words), _LONGEST)
     by, remedy = _cause(vmi, words, cluster)
@@ -263,9 +254,7 @@ def unplug(vmi: Object, volume: str, cluster: Cluster) -> str:
     from 1.8 on.
     """
     vm = vmis.known_vm(vmi, cluster)
-    named = vm is not None and any(
-        each["name"].text == volume for each in vms.vmi_spec(vm)["volumes"].items()
-    )
+    named = vm is not None and vms.vmi_spec(vm)["volumes"].named(volume).present
     persist = ("--persist",) if named and not versions.has_release(cluster, _PERSISTS) else ()
     namespace = vms.namespace_of(vmi)
     return shell(

@@ -310,8 +310,7 @@ def _end(pod: Object, name: str, ended: Field | None) -> str:
     single = len(list(pod.at("spec", "containers").items())) == 1
     last = _last_words(ended["message"].text or "")
     code = f"exit code {ended['exitCode'].integer}{f' ({last})' if last else ''}"
-    before = pod.at("status", "initContainerStatuses").items()
-    first = any(each["name"].text == name for each in before)
+    first = pod.at("status", "initContainerStatuses").named(name).present
     called = f"init container {name}" if first else "it" if single else f"container {name}"
     return f"{called} ends with {code}"
 
@@ -341,10 +340,8 @@ was written."""
 
 def limit_of(pod: Object, name: str) -> str:
     """Return the memory that a container may use; empty: it has no limit."""
-    containers = (
-        each for each in pod.at("spec", "containers").items() if each["name"].text == name
-    )
-    return next((each.at("resources", "limits", "memory").text or "" for each in containers), "")
+    container = pod.at("spec", "containers").named(name)
+    return container.at("resources", "limits", "memory").text or ""
 
 
 def _remedy(pod: Object, why: str, container: str, cluster: Cluster) -> str:

@@ -99,7 +99,7 @@ def _lacks(driver: str, node: str, cluster: Cluster) -> str:
     registered = {
         each.name
         for each in cluster.known(CSI_NODE)
-        if any(own["name"].text == driver for own in each.at("spec", "drivers").items())
+        if each.at("spec", "drivers").named(driver).present
     }
     others = sorted(registered - {node})
     if node not in registered or not others:
