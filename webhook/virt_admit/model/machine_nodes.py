@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -52,10 +52,7 @@ def node_name(machine: Object, cluster: Cluster) -> str:
     or its Node is one of another cluster.
     """
     name = machine.at("status", "nodeRef", "name").text or ""
-    try:
-        node = cluster.get(NODE, "", name) if name else None
-    except Unseen:
-        return name
+    node = find(cluster, NODE, "", name)
     return "" if node is not None and _is_of_another(machine, node) else name
 
 

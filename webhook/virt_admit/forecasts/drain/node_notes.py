@@ -379,9 +379,7 @@ def time_outs(cluster: Cluster) -> Mapping[str, str]:
         elif machine_drain.is_drained(machine):
             continue
         elif machine_drain.timeout(machine) is None:
-            waits = (
-                _drain_waits(machine, cluster) or "VMs and pods that cannot leave keep the Machine"
-            )
+            waits = _drain_waits(machine, cluster) or _KEEP
             found[node] = (
                 f"Cluster API drains the node for Machine {machine.name} without a limit, as "
                 f"nodeDrainTimeout is not set: {waits}."

@@ -24,7 +24,7 @@ from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed, virtctl
 from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
     HCO,
@@ -116,10 +116,7 @@ def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None
     what, found, rest = problem.remedy.partition(" from the VM")
     if not found or not what.startswith(UNPIN):
         return None
-    try:
-        vm = vmi if kinds.of(vmi) is VM else vmis.owner_vm(vmi, cluster)
-    except Unseen:
-        return None
+    vm = vmi if kinds.of(vmi) is VM else vmis.known_vm(vmi, cluster)
     command = permanent_constraints.unpin(vm) if vm is not None else ""
     if vm is None or not command:
         return None
@@ -185,10 +182,7 @@ def _with_owner(vmi: Object, cluster: Cluster) -> Object:
     """
     if vmi.metadata["ownerReferences"].present:
         return vmi
-    try:
-        return cluster.get(VM, vms.namespace_of(vmi), vmi.name) or vmi
-    except Unseen:
-        return vmi
+    return find(cluster, VM, vms.namespace_of(vmi), vmi.name) or vmi
 
 
 def of_blocker(blocker: Blocker) -> str:

@@ -180,7 +180,7 @@ def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) 
         others = names(_fail_alike(attachment, cluster))
         what = (
             f"claim {claim}{f', like {others},' if others else ''} cannot be attached to {on}: "
-            f"{unknown.words}"
+            f"{unknown.reason}"
         )
         return AttachmentFault(what, unknown.remedy, of_node=True)
     if named is None and (failing := driver_faults.of_volume(name, error, cluster)) is not None:

@@ -368,7 +368,7 @@ def _refused(subscription: Object, csv: Object, cluster: Cluster) -> _Fault | No
         return None
     return _Fault(
         f"ClusterServiceVersion {csv.full_name} waits ({_NOT_UPGRADEABLE})",
-        refused.words,
+        refused.reason,
         since,
         refused.remedy,
     )
@@ -393,7 +393,7 @@ def _not_upgradeable(subscription: Object, cluster: Cluster) -> Iterator[_Fault]
         return
     if refused := refused_upgrades.of_operator(subscription.namespace, installed, "", cluster):
         title = f"Subscription {subscription.full_name} waits for {installed}"
-        yield _Fault(title, refused.words, status["lastUpdated"].text, refused.remedy)
+        yield _Fault(title, refused.reason, status["lastUpdated"].text, refused.remedy)
 
 
 def _unready_since(status: Field) -> str | None:

@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
@@ -432,12 +432,11 @@ def _held(pod: Object) -> tuple[str, str, str | None]:
         )
     if _step(pod)[0]:
         return "", "", None
-    for part in CONTAINERS:
-        for status in pod.at("status", part).items():
-            waiting = status.at("state", "waiting")
-            if reason := waiting["reason"].text:
-                return reason, waiting["message"].text or "", since
-            since = status.at("state", "terminated", "finishedAt").text or since
+    for status in container_statuses(pod):
+        waiting = status.at("state", "waiting")
+        if reason := waiting["reason"].text:
+            return reason, waiting["message"].text or "", since
+        since = status.at("state", "terminated", "finishedAt").text or since
     return "", "", None
 
 

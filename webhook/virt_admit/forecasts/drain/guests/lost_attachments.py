@@ -31,7 +31,7 @@ def problem(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
         cluster: what the pods are read from.
     """
     pods = cluster.known(POD, vms.namespace_of(vmi))
-    here = {_uid(pod) for pod in pods if _is_launcher(pod, vmi)}
+    here = {pod.metadata["uid"].text or "-" for pod in pods if _is_launcher(pod, vmi)}
     if not here or unlisted(cluster, POD):
         return None
     plugs = (pod for pod in pods if pod.labels.get("kubevirt.io") == "hotplug-disk")
@@ -53,10 +53,6 @@ def _is_launcher(pod: Object, vmi: Object) -> bool:
 
 def _owners(pod: Object) -> Iterator[str]:
     return (each["uid"].text or "" for each in pod.metadata["ownerReferences"].items())
-
-
-def _uid(pod: Object) -> str:
-    return pod.metadata["uid"].text or "-"
 
 
 def _plugged(vmi: Object) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.kinds import PVC, VM, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.lookups import find, volume_of
+from virt_admit.model.lookups import csi_of, find
 from virt_admit.model.problems import Problem
 
 _HOTPLUG: Final = "hotplug-disk"
@@ -71,8 +71,7 @@ def _others(vmi: Object, claim: str, since: datetime, cluster: Cluster) -> Itera
     found = find(cluster, PVC, namespace, claim)
     if found is None or found.at("spec", "volumeMode").text == "Block":
         return
-    volume = volume_of(found, cluster)
-    driver = volume.at("spec", "csi", "driver").text if volume is not None else None
+    driver = csi_of(found, cluster)["driver"].text
     if not driver or _SHARE.search(driver):
         return
     here = [

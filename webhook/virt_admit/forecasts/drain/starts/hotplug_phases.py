@@ -106,11 +106,8 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
 
 
 def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
-    status = next(
-        (each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume),
-        None,
-    )
-    if status is None or not status["hotplugVolume"].is_map or status["target"].text:
+    status = vmi.at("status", "volumeStatus").named(volume)
+    if not status["hotplugVolume"].is_map or status["target"].text:
         return None
     phase = status["phase"].text or ""
     if phase == MOUNTED and hotplugs.is_utility(vmi, volume):
@@ -128,7 +125,7 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     if phase in LEAVING:
         return _plugged_again(vmi, volume, phase, since, cluster)
     if phase == "AttachedToNode" and (ended := ended_launchers.of(vmi, cluster)) is not None:
-        return _of(f"the guest lacks it: {ended.words}", ended.remedy)
+        return _of(f"the guest lacks it: {ended.reason}", ended.remedy)
     if phase == "AttachedToNode":
         reason = (
             f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase "

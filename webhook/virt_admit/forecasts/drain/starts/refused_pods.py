@@ -35,6 +35,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import down_vms, vms
 from virt_admit.model.kubevirt.launcher import pod_refusals
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -212,9 +213,7 @@ def _conflicting_ip(words: str, cluster: Cluster) -> Object | None:
     (kubeovn/kube-ovn: pkg/webhook/static_ip.go#checkIPConflict, issue 4803).
     """
     found = _OVN_CONFLICT.search(words)
-    return (
-        next((ip for ip in cluster.known(_OVN_IP) if ip.name == found[1]), None) if found else None
-    )
+    return find(cluster, _OVN_IP, "", found[1]) if found else None
 
 
 # --- a webhook that does not answer ---------------------------------------------------------------

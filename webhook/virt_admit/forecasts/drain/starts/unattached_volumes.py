@@ -29,7 +29,6 @@ from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
@@ -61,10 +60,8 @@ def _is_ready(vmi: Object, volume: str) -> bool:
     """Return whether the guest has a hotplugged volume, whatever its pod does: virt-handler sets
     this phase once the domain names its target.
     """
-    return any(
-        each["name"].text == volume and each["phase"].text == "Ready" and each["target"].text
-        for each in vmi.at("status", "volumeStatus").items()
-    )
+    status = vmi.at("status", "volumeStatus").named(volume)
+    return status["phase"].text == "Ready" and bool(status["target"].text)
 
 
 def _kept(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
@@ -95,7 +92,7 @@ def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster
     node = vmi.at("status", "nodeName").text or ""
     said = (
         _PREEMPTION.sub("", pod.condition("PodScheduled")["message"].text or "")
-        if not _is_placed(pod)
+        if not pod.at("spec", "nodeName").text
         else ""
     )
     if said and (shut := closed_nodes.closed(vmi, pod, said, unplugs, cluster)):
@@ -116,10 +113,6 @@ def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster
 
 _PREEMPTION: Final = re.compile(r"\.? preemption: .*\Z", re.DOTALL)
 """What kube-scheduler adds about a pod that may displace none."""
-
-
-def _is_placed(pod: Object) -> bool:
-    return bool(pod.at("spec", "nodeName").text)
 
 
 def hotplugged(vmi: Object, cluster: Cluster) -> Iterator[tuple[int, str, Problem]]:
@@ -144,15 +137,8 @@ def _refused(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
     age = clock.since(said["lastTransitionTime"].text, cluster)
     if said["status"].text != "False" or _CREATES not in words or age is None or age < _LATE:
         return None
-    own = next(
-        (each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume),
-        None,
-    )
-    if (
-        own is None
-        or not own["hotplugVolume"].present
-        or own.at("hotplugVolume", "attachPodName").text
-    ):
+    own = vmi.at("status", "volumeStatus").named(volume)["hotplugVolume"]
+    if not own.present or own["attachPodName"].text:
         return None
     why = cut_middle(_REFUSED.sub("", words), _LONGEST)
     by, remedy = _cause(vmi, words, cluster)
@@ -268,10 +254,8 @@ def unplug(vmi: Object, volume: str, cluster: Cluster) -> str:
     the VM (watch/vm/vm.go#handleDeclarativeVolumeHotplug). virtctl does so without ``--persist``
     from 1.8 on.
     """
-    vm = find(cluster, VM, vms.namespace_of(vmi), vmis.owner(vmi, VM.kind) or "")
-    named = vm is not None and any(
-        each["name"].text == volume for each in vms.vmi_spec(vm)["volumes"].items()
-    )
+    vm = vmis.known_vm(vmi, cluster)
+    named = vm is not None and vms.vmi_spec(vm)["volumes"].named(volume).present
     persist = ("--persist",) if named and not versions.has_release(cluster, _PERSISTS) else ()
     namespace = vms.namespace_of(vmi)
     return shell(

@@ -50,10 +50,7 @@ def kubevirt_version(cluster: Cluster) -> Version | None:
 
 def hco_release(hyperconverged_: Object) -> Version | None:
     """Return the release of the operator of a HyperConverged; None: unknown, as the newest."""
-    for item in hyperconverged_.at("status", "versions").items():
-        if item["name"].text == "operator":
-            return parse_version(item["version"].text)
-    return None
+    return parse_version(hyperconverged_.at("status", "versions").named("operator")["version"].text)
 
 
 class Feature(enum.Enum):

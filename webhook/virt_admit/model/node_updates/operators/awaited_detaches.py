@@ -34,7 +34,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.lookups import find, grouped, is_absent
+from virt_admit.model.lookups import fields, find, grouped, is_absent
 from virt_admit.model.messages import MOST_NAMES, count, cut, names
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import claim_users
@@ -222,9 +222,8 @@ def _phase(attachment: Object, cluster: Cluster) -> str:
 
 def _node_id(node: Object, driver: str, cluster: Cluster) -> str:
     """Return the id that a driver has for the instance of a node; empty: it is not known."""
-    own = find(cluster, CSI_NODE, "", node.name)
-    drivers = own.at("spec", "drivers").items() if own is not None else ()
-    return next((each["nodeID"].text or "" for each in drivers if each["name"].text == driver), "")
+    drivers = fields(cluster, CSI_NODE, "", node.name).at("spec", "drivers")
+    return drivers.named(driver)["nodeID"].text or ""
 
 
 def _of_former(left: Sequence[Object], node: Object, cluster: Cluster) -> str:

@@ -30,9 +30,10 @@ _MARK: Final = "openshift.io/cluster-monitoring-drop-pvc"
 
 
 def named_in(words: str, cluster: Cluster) -> Problem | None:
-    """Return the pods that a refusal means, as ``pods a, b of shop all run on n1``, and the remedy,
-    which is empty where the operator does not move them; None: it means none, or they are on
-    several nodes.
+    """Return that the pods which a refusal means run on one node; None: it means none, or they are
+    on several nodes.
+
+    Without a remedy, their operator does not move them.
     """
     for namespace, key, value in _WORKLOAD.findall(words):
         pods = sorted(_pods(namespace, key, value, cluster), key=lambda pod: pod.name)

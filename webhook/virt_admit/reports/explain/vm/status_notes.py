@@ -368,10 +368,7 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
     """Yield the data volumes that are not finished: KubeVirt does not start a VM before."""
     for volume in vms.vmi_spec(found.obj)["volumes"].items():
         name = volume.at("dataVolume", "name").text
-        try:
-            obj = cluster.get(DATA_VOLUME, found.namespace, name) if name else None
-        except Unseen:
-            continue
+        obj = find(cluster, DATA_VOLUME, found.namespace, name)
         phase = obj.at("status", "phase").text if obj is not None else None
         if obj is None or phase in (None, "Succeeded"):
             continue

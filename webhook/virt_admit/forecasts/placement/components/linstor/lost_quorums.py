@@ -11,7 +11,7 @@ piraeusdatastore/piraeus-ha-controller:README.md, :pkg/agent/agent.go #manageOwn
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import events
@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import claim_names
 
 READS: Final[Reads] = {
@@ -36,17 +37,11 @@ _COMPONENT: Final = "app.kubernetes.io/component"
 _CONTROLLER: Final = "linstor-controller"
 
 
-class LostQuorum(NamedTuple):
-    """What the taint of a node without quorum means."""
+def of_taint(key: str, cluster: Cluster) -> Problem | None:
+    """Return what the taint means; None: it is another one.
 
-    words: str
-    remedy: str
-    command: str
-    """Empty: the controller of LINSTOR, which has its client, is not known."""
-
-
-def of_taint(key: str, cluster: Cluster) -> LostQuorum | None:
-    """Return what the taint means; None: it is another one."""
+    Without a command: the controller of LINSTOR, which has its client, is not known.
+    """
     if key != _KEY:
         return None
     volumes = names(dict.fromkeys(_volumes(cluster)))
@@ -60,7 +55,7 @@ def of_taint(key: str, cluster: Cluster) -> LostQuorum | None:
         "connected or UpToDate): LINSTOR then removes the taint, and sets it again if it is "
         "removed by hand"
     )
-    return LostQuorum(words, remedy, client(cluster))
+    return Problem(words, remedy, command=client(cluster))
 
 
 def _volumes(cluster: Cluster) -> Iterator[str]:
