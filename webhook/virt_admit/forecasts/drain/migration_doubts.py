@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
+from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import (
     vm_states_failures,
@@ -24,7 +25,11 @@ from virt_admit.forecasts.placement import (
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, unattached_networks
-from virt_admit.forecasts.placement.components.drivers import driver_faults, refusing_storage
+from virt_admit.forecasts.placement.components.drivers import (
+    drbd_protocols,
+    driver_faults,
+    refusing_storage,
+)
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.refusals import refused_managers, unserved_nodes
 from virt_admit.forecasts.remediation import awaited_return
@@ -55,6 +60,8 @@ READS: Final = union(
     unattached_networks.READS,
     left_taints.READS,
     lost_quorums.READS,
+    drbd_protocols.READS,
+    failed_starts.READS,
     rejected_targets.READS,
     {CEPH_CLUSTER: ("metadata.ownerReferences", "status.ceph")},
 )
@@ -81,6 +88,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
         return rejected
     if without := unattached_networks.doubt(vmi, cluster):
         return without
+    if failing := failed_starts.doubt(vmi, target, cluster):
+        return failing
     if refused := pod_security.doubt(vmi, cluster):
         return refused._replace(
             remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster))
@@ -116,7 +125,7 @@ def _of_disks(vmi: Object, cluster: Cluster) -> Problem | None:
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
         remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"
         return Problem(reason, typed(remedy, typed_remedies.shut_down_by_drains(vmi, "None")))
-    return None
+    return drbd_protocols.doubt(namespace, claims, cluster)
 
 
 def side_effect(vmi: Object, state: VmState, cluster: Cluster) -> Problem | None:
@@ -177,7 +186,12 @@ def of_restart(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Probl
     """Return the same of a VM that is shut down, whose volumes have to leave its node first."""
     here = vmi.at("status", "nodeName").text or ""
     stay = start_doubts.volumes(here, target.pod.namespace, target.pod.claims, cluster)
-    return of_target(target, cluster) or unattached_networks.doubt(vmi, cluster) or stay
+    return (
+        of_target(target, cluster)
+        or unattached_networks.doubt(vmi, cluster)
+        or failed_starts.doubt(vmi, target, cluster)
+        or stay
+    )
 
 
 def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:

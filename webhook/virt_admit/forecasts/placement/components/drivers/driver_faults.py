@@ -142,7 +142,10 @@ def of_volume(name: str, error: str, cluster: Cluster) -> DriverFault | None:
 
 
 def without_handle(name: str, error: str, cluster: Cluster) -> str:
-    """Return an error without the long handle of its volume, which would push the cause out."""
+    """Return an error without the clause that only names its volume, and without the long handle of
+    it, which would push the cause out.
+    """
+    error = re.sub(rf"(?<![\w.-])(?:Controller\w+ failed for )?{re.escape(name)}: ", "", error)
     handle = fields(cluster, PV, "", name).at("spec", "csi", "volumeHandle").text or ""
     return error.replace(handle, "…") if len(handle) > _SHORT and handle != name else error
 

@@ -87,12 +87,17 @@ def _of(found: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def client(cluster: Cluster, *options: str) -> str:
-    """Return the command that lists the resources of LINSTOR; empty: its controller, which has the
-    client, is not known.
+    """Return the command that lists the resources of LINSTOR; empty: as below."""
+    return linstor(cluster, "resource", "list", *options)
+
+
+def linstor(cluster: Cluster, *words: str) -> str:
+    """Return a command for the client of LINSTOR; empty: its controller, which has the client, is
+    not known.
     """
     for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
         runs = pod.at("status", "phase").text == "Running"
         if runs and pod.labels.get(_COMPONENT) == _CONTROLLER:
-            listed = ("--", "linstor", "resource", "list", *options)
-            return shell("kubectl", "exec", argument(pod.name), "-n", pod.namespace, *listed)
+            run = ("--", "linstor", *words)
+            return shell("kubectl", "exec", argument(pod.name), "-n", pod.namespace, *run)
     return ""
