@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, ended, sentence, shorten
-from virt_admit.model.node_updates.operators import node_removals
+from virt_admit.model.node_updates.operators import node_removals, orphaned_nodes
 
 _HANDLER: Final = "virt-handler"
 _UNDER_WAY: Final = "UpdateInProgress"
@@ -138,6 +138,8 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
 def _back(node: str, cluster: Cluster) -> str:
     if node_removals.in_deletion(node, cluster) is not None:
         return "Its Node is being deleted: let that end, and do not bring it back."
+    if (left := orphaned_nodes.of_node(node, cluster)) is not None:
+        return f"That Node is left over, without a Machine. {left.brief}"
     return "Bring it back; if it stays away, delete its Node once it is off."
 
 
