@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.control import update_starts
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, kubectl, typed
@@ -32,6 +33,7 @@ _UNDER_WAY: Final = "UpdateInProgress"
 READS: Final[Reads] = union(
     virt_handlers.READS,
     awaited_return.READS,
+    update_starts.READS,
     {
         KUBEVIRT: (),
         DAEMON_SET: (
@@ -121,6 +123,11 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
             f"reports. {_back(silent[0], cluster)}"
         )
         yield HeldUpdate(kubevirt, reason, _return(silent[0], cluster), tuple(silent), brief)
+        return
+    if (first := update_starts.of(kubevirt, cluster)) is not None:
+        stands = f"{update}, and nothing is updated: {first.why}"
+        brief = f"{cut(update, 80)}: {first.brief}"
+        yield HeldUpdate(kubevirt, stands, first.remedy, tuple(first.nodes), brief)
         return
     sick = {node.name: why for node in cluster.known(NODE) if (why := _sick(node.name, cluster))}
     for name, why in list(sick.items())[:1]:
