@@ -10,7 +10,8 @@ it, or a health check remediates it or is about to. A node without VMs that is r
 by its update or by hand after a cordon, is not named for 20 minutes. Where its kubelet waits for a
 certificate, the node runs: approve its CertificateSigningRequest. If these requests are of
 ``localhost``, or of the long name of the node, the host has a wrong name: set it, restart its
-kubelet, and approve none of them.
+kubelet, and approve none of them. A node whose Machine does not exist any more is left over: make
+sure that its host is off, and delete the Node.
 """
 
 from typing import Final
@@ -55,6 +56,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
             "node_lifecycle_controller.go#tryUpdateNodeHealth"
         ),
         "kubevirt/kubevirt:docs/nodes/node-recovery.md",
+        "https://github.com/kubernetes-sigs/cluster-api/issues/14024",
     ),
 )
 def check(node: Object, context: Context) -> Findings:
@@ -62,8 +64,8 @@ def check(node: Object, context: Context) -> Findings:
     if not silence:
         return
     found, unseen = gather(vmis.on_node(context.cluster, node.name))
-    if (left := orphaned_nodes.of_node(node.name, context.cluster)) is not None:
-        yield _left_over(left, node, silence)
+    if (orphan := orphaned_nodes.of_node(node.name, context.cluster)) is not None:
+        yield _left_over(orphan, node, silence)
         return
     if not found and not unseen and awaited_return.is_planned(node.name, context.cluster):
         return  # it is rebooted on purpose, and nothing of KubeVirt is there

@@ -328,9 +328,8 @@ def _started_late(
         if port is not None:
             return Ruling(StateEffect.UNKNOWN, f"{reason}: {port.reason}{until}", port.remedy)
         if image := unpullable_images.of_target(pod, vmi, cluster):
-            remedy = typed(image.remedy, virtctl("restart", vmi.name, vms.namespace_of(vmi)))
             words = f"{reason}: {image.reason}. Each retry fails alike{until}"
-            return Ruling(StateEffect.BLOCKS, words, remedy, ProblemCause.MIGRATION_FAILS)
+            return Ruling(StateEffect.BLOCKS, words, image.remedy, ProblemCause.MIGRATION_FAILS)
         if refused := _refused_by_server(vmi, pod, cluster):
             words = f"{reason}: {fault.words}. {refused.reason}{until}"
             return Ruling(StateEffect.BLOCKS, words, refused.remedy, ProblemCause.MIGRATION_FAILS)
