@@ -20,10 +20,9 @@ from tests.forecasts.drain.vm_motion import (
     vmi,
 )
 from virt_admit.forecasts.drain import drain_plan
-from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
+from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.reports.drain.words import state_words
 
 RUN = "uid-evacuation-1"
 LAUNCHER = launcher()
@@ -317,14 +316,6 @@ def test_each_state_is_recognised_with_the_time_of_the_next_step(case):
 
     assert found.state is state
     assert clock.stamp(found.until) == (ago(more["until"]) if "until" in more else None)
-
-
-def test_a_target_pod_that_is_ready_is_not_called_unready():
-    for case in ("target not ready", "attachment not ready", "attachment ready"):
-        found = row(seen(CASES[case][1])).state
-        assert (Flag.UNATTACHED in found.flags) == (case == "attachment not ready")
-        said = state_words(found.state, found.flags)
-        assert ("is not ready" in said) == (case == "target not ready")
 
 
 @for_each("case", CASES)
