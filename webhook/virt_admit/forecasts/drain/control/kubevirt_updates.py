@@ -125,7 +125,7 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
         yield HeldUpdate(kubevirt, reason, _return(silent[0], cluster), tuple(silent), brief)
         return
     if (first := update_starts.of(kubevirt, cluster)) is not None:
-        stands = f"{update}, and nothing is updated: {first.why}"
+        stands = f"{update}, and {first.why}"
         brief = f"{cut(update, 80)}: {first.brief}"
         yield HeldUpdate(kubevirt, stands, first.remedy, tuple(first.nodes), brief)
         return

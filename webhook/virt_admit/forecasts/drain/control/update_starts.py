@@ -11,16 +11,17 @@ kubevirt/kubevirt:pkg/virt-operator/kubevirt.go#loadInstallStrategy,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model.commands import about, typed
 from virt_admit.model.evidence import lost_pins
 from virt_admit.model.evidence.lost_pins import LostPin
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import JOB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -78,17 +79,17 @@ def _of(kubevirt: Object, target: str, cluster: Cluster) -> Iterator[UnstartedPo
     pods = [
         pod
         for pod in sorted(cluster.known(POD, kubevirt.namespace), key=lambda each: each.full_name)
-        if not pod.deleted and not pod.ended and _is_late(pod, cluster)
+        if not pod.deleted and not pod.ended
     ]
     for job in jobs:
         own = [pod for pod in pods if pod.owned_by(JOB.kind) == job.name]
-        yield from (_unstarted(kubevirt, pod, job, cluster) for pod in own[:1])
-        if not own and _is_late(job, cluster):
-            yield from _without_pod(job, cluster)
-    for pod in pods:
-        is_new = pod.labels.get(_LABEL) in _COMPONENTS and _is_of(pod, target)
-        if is_new and broken_pods.of_pod(pod, cluster) is not None:
-            yield _unstarted(kubevirt, pod, None, cluster)
+        found = list(_unstarted(kubevirt, own, job, cluster))
+        if not own and _is_late(job, cluster) and not unlisted(cluster, POD):
+            found += _without_pod(job, cluster)
+        for each in found:
+            yield each._replace(why=f"{each.why}. It replaces nothing before that Job has ended")
+    new = (pod for pod in pods if pod.labels.get(_LABEL) in _COMPONENTS and _is_of(pod, target))
+    yield from _unstarted(kubevirt, new, None, cluster)
 
 
 def _is_of(obj: Object, target: str) -> bool:
@@ -118,20 +119,29 @@ def _without_pod(job: Object, cluster: Cluster) -> Iterator[UnstartedPod]:
         yield UnstartedPod(why, remedy, (), f"{shorten(why, 300)}. End what refuses it.")
 
 
-def _unstarted(kubevirt: Object, pod: Object, job: Object | None, cluster: Cluster) -> UnstartedPod:
+def _unstarted(
+    kubevirt: Object, pods: Iterable[Object], job: Object | None, cluster: Cluster
+) -> Iterator[UnstartedPod]:
+    """Yield why pods are not ready for long."""
+    for pod in pods:
+        broken = broken_pods.of_pod(pod, cluster) if _is_late(pod, cluster) else None
+        if broken is not None:
+            yield _of_pod(kubevirt, broken, job, cluster)
+
+
+def _of_pod(
+    kubevirt: Object, broken: BrokenPod, job: Object | None, cluster: Cluster
+) -> UnstartedPod:
     """Return why a pod does not start: what it demands that no node has, else what it says."""
-    pin, broken = lost_pins.of_pod(pod, cluster), broken_pods.of_pod(pod, cluster)
+    pod = broken.pod
+    pin = lost_pins.of_pod(pod, cluster)
     title = f"pod {pod.name} of the new release"
     if job is not None:
         title = f"pod {pod.name} of Job {job.name}, which writes its install strategy,"
     if pin is None:
-        said = broken.why if broken is not None and broken.why else "nothing says why"
-        since = broken.since if broken is not None else ""
-        otherwise = typed("see why", about("describe", pod, POD))
-        remedy = broken.remedy if broken is not None else otherwise
-        why = f"{title} has not started{since}: {said}"
-        node = pod.at("spec", "nodeName").text
-        return UnstartedPod(why, remedy, (node,) if node else (), f"{shorten(why, 280)}.")
+        said = f": {broken.why}" if broken.why else ""
+        why, node = f"{title} is not ready{broken.since}{said}", pod.at("spec", "nodeName").text
+        return UnstartedPod(why, broken.remedy, (node,) if node else (), f"{shorten(why, 280)}.")
     setting, remedy = _placement(kubevirt, pin, job, cluster)
     why = f"{title} {pin.words}{setting}"
     what = f"Job {cut(job.name, 70)}" if job is not None else f"pod {cut(pod.name, 70)}"

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, KUBEADM, RKE2_CONTROL_PLANE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -115,6 +115,8 @@ def of_lost_member(machine: Object, cluster: Cluster) -> HookWait | None:
     ]
     first = (each.metadata["deletionTimestamp"].text or "" for each in others if each.deleted)
     began = machine.metadata["deletionTimestamp"].text or ""
+    if unlisted(cluster, CAPI_MACHINE):
+        return None
     if not others or any(each < began for each in first) or _LEGACY in owner.annotations:
         return None
     why = (

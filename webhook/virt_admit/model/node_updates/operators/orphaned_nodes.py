@@ -125,7 +125,8 @@ def _of(node: Object, cluster: Cluster) -> OrphanedNode | None:
         return None
     own = node.annotations.get(_CLUSTER, "")
     above = find(cluster, CAPI_CLUSTER, space, own) if kind is CAPI_MACHINE else None
-    if above is not None and above.at("spec", "paused").boolean:
+    unread = kind is CAPI_MACHINE and above is None and unlisted(cluster, CAPI_CLUSTER)
+    if unread or (above is not None and above.at("spec", "paused").boolean):
         return None  # its Machines are perhaps moved to another cluster
     if not any(_is_sibling(each, own, cluster) for each in cluster.known(kind, space)):
         return None
