@@ -87,7 +87,9 @@ def _of(kubevirt: Object, target: str, cluster: Cluster) -> Iterator[UnstartedPo
         if not own and _is_late(job, cluster) and not unlisted(cluster, POD):
             found += _without_pod(job, cluster)
         for each in found:
-            yield each._replace(why=f"{each.why}. It replaces nothing before that Job has ended")
+            yield each._replace(
+                why=f"{each.why}. virt-operator replaces nothing before that Job has ended"
+            )
     new = (pod for pod in pods if pod.labels.get(_LABEL) in _COMPONENTS and _is_of(pod, target))
     yield from _unstarted(kubevirt, new, None, cluster)
 
