@@ -113,11 +113,10 @@ def _others(image: str, vmi: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _runs(pod: Object, digest: str) -> Iterator[bool]:
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            is_disk = (status["name"].text or "").startswith(_DISK)
-            runs = status.at("state", "running").present
-            yield is_disk and runs and (status["imageID"].text or "").endswith(digest)
+    for status in container_statuses(pod):
+        is_disk = (status["name"].text or "").startswith(_DISK)
+        runs = status.at("state", "running").present
+        yield is_disk and runs and (status["imageID"].text or "").endswith(digest)
 
 
 _RESTART: Final = "restart the VM, whose new pod takes the image that the VM names"
