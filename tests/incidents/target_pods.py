@@ -112,7 +112,7 @@ def late_volume() -> Incident:
     move = migration("web", {"Pending": 4200, "Scheduling": 4198})
     items.append(move)
     target_pod(items, "web", "w2", move, 4199, ready=True)
-    facts = (r"plugged in after", r"virtctl migrate-cancel web")
+    facts = (r"volume data was plugged in after", r"virtctl migrate-cancel web")
     return Incident("late-volume", f"{KUBEVIRT}/pull/17783", items, NO, facts)
 
 

@@ -4,7 +4,7 @@ unless the registry is away for a while.
 
 import pytest
 
-from .machines import draining, event, find, migration, target_pod
+from .machines import draining, event, find, guest, migration, target_pod
 
 DIGEST = "sha256:" + "4a0c3f95" * 8
 VM_IMAGE = "quay.io/disks/fedora:latest"
@@ -79,6 +79,8 @@ def test_a_pull_that_fails_each_time_blocks(ask, items, says):
     assert "Each retry fails alike" in told
     assert "restart the VM, whose new pod takes the image that the VM names" in told
     assert "virtctl restart web -n vms" in told
+    assert ("virtctl stop web -n vms" in told) == ("not a valid name" not in says)
+    assert "next stop" not in told
     assert "A drain of w1 does not end." in told
 
 
@@ -99,3 +101,29 @@ def test_a_pull_that_may_succeed_is_not_determined(ask, items):
     assert "blocks the drain" not in told
     assert "Each retry fails alike" not in told
     assert "It cannot be determined whether a drain of w1 ends." in told
+
+
+GONE = f"failed to resolve {BY_DIGEST}: not found"
+
+
+def another(digest=DIGEST, state="running", container="volumedisk"):
+    """Return a guest of another node, with the digest of a container disk that it runs."""
+    items = guest("crm", "w2", (1, 8))
+    pod = next(each for each in items if each["kind"] == "Pod")
+    disk = {"name": container, "imageID": f"quay.io/disks/fedora@{digest}", "state": {state: {}}}
+    pod["status"]["containerStatuses"].append(disk)
+    return items
+
+
+def test_vms_with_the_same_image_are_the_next_stops(ask):
+    told = ask(pulling(BY_DIGEST, error=GONE) + another(), "upgrade")
+    assert "vms/crm on w2 runs the same image and is the next stop" in told
+    assert "do the same with vms/crm on w2 before a drain" in told
+
+
+@pytest.mark.parametrize(
+    "items",
+    [another("sha256:" + "5" * 64), another(container="compute-log"), another(state="waiting")],
+)
+def test_vms_with_another_image_are_not(ask, items):
+    assert "next stop" not in ask(pulling(BY_DIGEST, error=GONE) + items, "upgrade")

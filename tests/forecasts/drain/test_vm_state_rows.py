@@ -32,6 +32,7 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.reports.drain.words import state_words
 
 MIGRATES, BLOCKS, UNKNOWN, RESTARTS = (
     "migrates",
@@ -79,7 +80,7 @@ EXPECTED = {
     "unschedulable": Expected(MIGRATES, True, 40),
     "target pending": Expected(MIGRATES, True, 40),
     "target not ready": Expected(MIGRATES, True, 40),
-    "attachment not ready": Expected(MIGRATES, True, 40),
+    "attachment not ready": Expected(MIGRATES, True, 40, flags=(Flag.UNATTACHED,)),
     "attachment ready": Expected(MIGRATES, True, 30),
     "preparing": Expected(MIGRATES, True, 30),
     "running": Expected(MIGRATES, True, 60),
@@ -116,6 +117,8 @@ def test_each_row(case):
         None if expected.since is None else ago(expected.since)
     )
     assert found.state.flags == expected.flags
+    said = state_words(found.state.state, found.state.flags)
+    assert ("pod is not ready" in said) == (case == "target not ready")
 
 
 def test_each_state_is_a_case():

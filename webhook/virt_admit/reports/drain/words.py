@@ -75,12 +75,20 @@ _STATES: Final[Mapping[str, str]] = {
     State.DECENTRALIZED: "it migrates to another cluster",
     State.STILL: "it is not being migrated",
 }
+_WITH_FLAG: Final[Mapping[tuple[str, str], str]] = {
+    (State.RUNNING, Flag.COPYING): "its disks and its memory are being copied",
+    (State.TARGET_NOT_READY, Flag.UNATTACHED): (
+        "its target pod waits for the pod that attaches its volumes"
+    ),
+}
+"""The words of states that a flag changes."""
 _FLAGS: Final[Mapping[str, str]] = {
     Flag.LEFTOVER: "its node is not cordoned",
     Flag.TAINTED: "it moves because of a taint",
     Flag.FOREIGN: "not by a drain",
     Flag.ARRIVING: "this node is its target",
     Flag.COPYING: "its disks go to other claims",
+    Flag.UNATTACHED: "its volumes are not attached there",
 }
 
 
@@ -93,10 +101,9 @@ def state_words(state: str, flags: Collection[str]) -> str:
     """Return what a VM does now, with what is true besides:
     the words of text for values of JSON.
     """
-    copying = state == State.RUNNING and Flag.COPYING in flags
-    words = "its disks and its memory are being copied" if copying else _STATES.get(state, state)
-    told = (flag for flag in flags if flag != Flag.COPYING or not copying)
-    said = ", ".join(_FLAGS.get(flag, flag) for flag in told)
+    kept = next((each for each in flags if (state, each) in _WITH_FLAG), None)
+    words = _WITH_FLAG[state, kept] if kept is not None else _STATES.get(state, state)
+    said = ", ".join(_FLAGS.get(flag, flag) for flag in flags if flag != kept)
     return f"{words}{f' ({said})' if said else ''}"
 
 

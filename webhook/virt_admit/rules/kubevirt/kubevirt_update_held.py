@@ -2,11 +2,14 @@
 
 **Why.** virt-operator goes on after virt-handler of every node is replaced and ready, and a node
 that does not report keeps its old one. VMs run on, and KubeVirt stays ``Progressing`` and
-``Degraded``: these say only that the update is under way.
+``Degraded``: these say only that the update is under way. It replaces nothing before a Job has
+written its install strategy. The pod of that Job, virt-api and virt-controller demand a
+control-plane node unless ``spec.infra.nodePlacement`` is set.
 
 **Fix.** Bring the node back. If it stays away, make sure that it is off, and delete its Machine, or
 else its Node: the update then goes on by itself. Do not edit the DaemonSet: virt-operator sets it
-back.
+back. Where no node has what the pod of the Job demands, set ``spec.infra.nodePlacement``, then
+delete the Job: virt-operator creates it again.
 """
 
 from virt_admit.forecasts.drain.control import kubevirt_updates
@@ -24,7 +27,10 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
     urgency=Urgency.STUCK,
     event="UpdateHeld",
     at_admission=False,
-    sources=("kubevirt/kubevirt:pkg/virt-operator/resource/apply/apps.go#processCanaryUpgrade",),
+    sources=(
+        "kubevirt/kubevirt:pkg/virt-operator/resource/apply/apps.go#processCanaryUpgrade",
+        "kubevirt/kubevirt:pkg/virt-operator/kubevirt.go#loadInstallStrategy",
+    ),
 )
 def check(kubevirt: Object, context: Context) -> Findings:
     held = kubevirt_updates.held(context.cluster)

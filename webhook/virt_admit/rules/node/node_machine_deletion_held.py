@@ -21,16 +21,9 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates.operators import machine_hooks
 from virt_admit.model.remediation import etcd_guard, machine_drain
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
-
-_PATIENCE = timedelta(hours=1)
-"""A controller that moves data needs minutes."""
-_OF_ETCD = timedelta(hours=3)
-"""A replacement is installed and joins etcd first, on bare metal too, and Machines that were
-deleted together take turns. The test of its operator gives a roll-out of three virtual machines an
-hour.
-"""
 
 
 @rule(
@@ -38,7 +31,7 @@ hour.
     reads=union(
         clock.READS,
         machine_nodes.READS,
-        machine_drain.READS,
+        machine_hooks.READS,
         etcd_guard.HOOK_READS,
         {
             MACHINE: ("metadata.deletionTimestamp", "spec.providerID", "status.v1beta2.conditions"),
@@ -68,7 +61,7 @@ def check(node: Object, context: Context) -> Findings:
     for held in node_notes.held_deletions(cluster).get(node.name, ()):
         twin = left.pop(held.machine.full_name, None)
         age = _age(held.machine, cluster)
-        if age is None or age < (_OF_ETCD if etcd_guard.is_held(held.machine) else _PATIENCE):
+        if age is None or age < machine_hooks.patience(held.machine, cluster):
             continue
         hook = f"its hook {cut(held.hooks[0], 60)} is set, which no time-out ends."
         begin = f"{_begin(held.machine, twin, age)}, but {hook}"
@@ -76,7 +69,7 @@ def check(node: Object, context: Context) -> Findings:
         yield Finding(path, message, value=node.name, command=see)
     for twin in left.values():
         age = _age(twin.machine, cluster)
-        if age is not None and age >= _PATIENCE:
+        if age is not None and age >= machine_hooks.PATIENCE:
             message = f"{_begin(twin.machine, twin, age)}. See what its deletion waits for."
             yield Finding(path, message, value=node.name, command=see)
 

@@ -10,7 +10,8 @@ it, or a health check remediates it or is about to. A node without VMs that is r
 by its update or by hand after a cordon, is not named for 20 minutes. Where its kubelet waits for a
 certificate, the node runs: approve its CertificateSigningRequest. If these requests are of
 ``localhost``, or of the long name of the node, the host has a wrong name: set it, restart its
-kubelet, and approve none of them.
+kubelet, and approve none of them. A node whose Machine does not exist any more is left over: make
+sure that its host is off, and delete the Node.
 """
 
 from typing import Final
@@ -29,6 +30,8 @@ from virt_admit.model.kubernetes.cluster import Unseen, gather
 from virt_admit.model.kubernetes.kinds import NODE, VMI
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import advice_of, capital, command_of, count, names
+from virt_admit.model.node_updates.operators import orphaned_nodes
+from virt_admit.model.node_updates.operators.orphaned_nodes import OrphanedNode
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
@@ -53,6 +56,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
             "node_lifecycle_controller.go#tryUpdateNodeHealth"
         ),
         "kubevirt/kubevirt:docs/nodes/node-recovery.md",
+        "https://github.com/kubernetes-sigs/cluster-api/issues/14024",
     ),
 )
 def check(node: Object, context: Context) -> Findings:
@@ -60,6 +64,9 @@ def check(node: Object, context: Context) -> Findings:
     if not silence:
         return
     found, unseen = gather(vmis.on_node(context.cluster, node.name))
+    if (orphan := orphaned_nodes.of_node(node.name, context.cluster)) is not None:
+        yield _left_over(orphan, node, silence)
+        return
     if not found and not unseen and awaited_return.is_planned(node.name, context.cluster):
         return  # it is rebooted on purpose, and nothing of KubeVirt is there
     if not found and (unread := hand_reboots.unread(node, context.cluster)):
@@ -108,3 +115,23 @@ def check(node: Object, context: Context) -> Findings:
 
 
 _MIGRATES: Final = "cannot migrate"
+
+
+def _left_over(left: OrphanedNode, node: Object, silence: str) -> Finding:
+    """Return that a node does not come back, because its Machine is gone."""
+    path, begin = node.condition("Ready")["status"].path, "this node does not report"
+    given_up = f"Cluster API gave its deletion up ({left.failed}). " if left.failed else ""
+    later = f" {capital(left.limit)}." if left.limit else ""
+    ways = (
+        f"{begin} ({silence}): {left.why}. {given_up}{left.brief}{later}",
+        f"{begin} ({silence}): {left.why}. {given_up}{left.brief}",
+        f"{begin}: {left.why}. {left.brief}",
+        f"{begin}: its Machine does not exist any more. {left.brief}",
+    )
+    return Finding(
+        path,
+        check.first_that_fits(path, *ways),
+        value=node.name,
+        problem=problem_of(ProblemCause.NODE_SILENT, node),
+        command=command_of(left.remedy),
+    )

@@ -175,12 +175,13 @@ def _waits(mark: Field, reason: str, remedy: str, cluster: Cluster, brief: str =
     lasts = clock.lasting(clock.stamp(drain.since), cluster) if drain is not None else ""
     begin = f"{what} node {mark.text} waits{lasts} for this VMI: "
     advice, room = messages.advice_of(remedy), check.room(mark.path) - len(begin) - 2
-    first = messages.ended(advice.partition(", ")[0])
-    told = messages.first_within(room - _CAUSE, advice, first)
+    step = messages.ended(advice.partition("; ")[0])
+    first = messages.ended(step.partition(", ")[0])
+    told = messages.first_within(room - _CAUSE, advice, step, first)
     room = max(room - len(told), _CAUSE)
     shown = reason if len(reason) <= room else brief or reason
     said = messages.ended(messages.shorten(shown, room))
-    command = messages.command_of(remedy) if told == advice else ""  # that of the last way
+    command = messages.command_of(remedy) if told in (advice, step) else ""  # of the last way
     return Finding(mark.path, f"{begin}{said} {told}", command=command)
 
 

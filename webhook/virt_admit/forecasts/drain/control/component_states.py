@@ -41,7 +41,7 @@ from virt_admit.model.messages import (
     sentence,
     shorten,
 )
-from virt_admit.model.node_updates.operators import node_removals
+from virt_admit.model.node_updates.operators import node_removals, orphaned_nodes
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.scheduler import controller_taints, node_selectors
 
@@ -205,6 +205,8 @@ def _comes_back(broken: BrokenPod, cluster: Cluster) -> bool:
     What updates a node cordons it first, and uncordons it when it is back.
     """
     node = find(cluster, NODE, "", broken.pod.at("spec", "nodeName").text)
+    if node is not None and orphaned_nodes.of_node(node.name, cluster) is not None:
+        return False
     cordoned = node is not None and node.at("spec", "unschedulable").boolean is True
     if _BACK_OFF in broken.why and not cordoned:  # it may be ready for a moment between two crashes
         return False
@@ -234,13 +236,17 @@ def _causes(
         back = typed(f"bring {node} back", kubectl("describe", NODE, node))
         remedy = node_removals.instead_of_return(node, cluster) or back if silent else broken.remedy
         since = "" if silent else broken.since
+        left = orphaned_nodes.of_node(node, cluster) if silent else None
         held = f"{gone.mark} keeps it. {gone.waits.rstrip('.')}" if gone is not None else ""
+        held = left.why if left is not None else held
         told = held if silent else broken.why
         why = f"pod {broken.pod.name}{where} is not ready{since}{f': {told}' if told else ''}"
         lost = find(cluster, NODE, "", node) if silent else None
         brief = f"{ended(shorten(why, 240))} See virt-admit upgrade."
         if gone is not None:
             brief = f"its pod on {node} is not ready, and that Node is {gone.state} ({gone.mark})."
+        elif left is not None:
+            brief = f"its pod on {node} is not ready, and that Node is left over. {left.brief}"
         yield _Cause(why, remedy, (node,) if node else (), brief, lost)
     elif kind is KUBEVIRT:
         yield from _forbidden(obj, cluster)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.control import update_starts
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, kubectl, typed
@@ -25,13 +26,14 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, ended, sentence, shorten
-from virt_admit.model.node_updates.operators import node_removals
+from virt_admit.model.node_updates.operators import node_removals, orphaned_nodes
 
 _HANDLER: Final = "virt-handler"
 _UNDER_WAY: Final = "UpdateInProgress"
 READS: Final[Reads] = union(
     virt_handlers.READS,
     awaited_return.READS,
+    update_starts.READS,
     {
         KUBEVIRT: (),
         DAEMON_SET: (
@@ -122,6 +124,11 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
         )
         yield HeldUpdate(kubevirt, reason, _return(silent[0], cluster), tuple(silent), brief)
         return
+    if (first := update_starts.of(kubevirt, cluster)) is not None:
+        stands = f"{update}, and {first.why}"
+        brief = f"{cut(update, 80)}: {first.brief}"
+        yield HeldUpdate(kubevirt, stands, first.remedy, tuple(first.nodes), brief)
+        return
     sick = {node.name: why for node in cluster.known(NODE) if (why := _sick(node.name, cluster))}
     for name, why in list(sick.items())[:1]:
         pod = virt_handlers.pod(cluster, name)
@@ -138,6 +145,8 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
 def _back(node: str, cluster: Cluster) -> str:
     if node_removals.in_deletion(node, cluster) is not None:
         return "Its Node is being deleted: let that end, and do not bring it back."
+    if (left := orphaned_nodes.of_node(node, cluster)) is not None:
+        return f"That Node is left over, without a Machine. {left.brief}"
     return "Bring it back; if it stays away, delete its Node once it is off."
 
 

@@ -95,7 +95,7 @@ def of(vmi: Object, cluster: Cluster) -> VmState:
         return found
     failures = migration_failures.in_a_row(vmi, cluster)
     attempts = max(len(failures), len(migrations.failed_in_a_row(vmi, cluster)))
-    flags = tuple(_flags(vmi, migration, cluster))
+    flags = (*_flags(vmi, migration, cluster), *found.flags)
     target = _node(found.target, cluster)
     silent = (
         found.state in PLACED and target is not None and bool(node_health.silence(target, cluster))

@@ -53,6 +53,8 @@ class Flag(enum.StrEnum):
     ARRIVING = "arriving"
     COPYING = "copying"
     """Its disks are copied to other claims, as its volumes were changed."""
+    UNATTACHED = "unattached"
+    """Its target pod is ready and waits for the pod that attaches its volumes there."""
 
 
 PLACED: Final = frozenset(

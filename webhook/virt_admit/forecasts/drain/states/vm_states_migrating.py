@@ -20,7 +20,7 @@ from virt_admit.forecasts.drain.states import (
     vm_states_targets,
     vm_states_times,
 )
-from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
@@ -265,8 +265,14 @@ def _with_target(
         waiting = next((pod for pod in attaching if not pod.is_true("Ready")), None)
         if waiting is not None or not attaching:
             name = waiting.full_name if waiting is not None else ""
+            flags = (*base.flags, Flag.UNATTACHED)
             return replace(
-                base, state=State.TARGET_NOT_READY, since=created, detail=name, late=late
+                base,
+                state=State.TARGET_NOT_READY,
+                flags=flags,
+                since=created,
+                detail=name,
+                late=late,
             )
     return replace(base, state=State.PREPARING)
 

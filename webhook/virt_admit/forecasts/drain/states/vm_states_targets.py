@@ -39,6 +39,7 @@ from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, networks, vms
 from virt_admit.model.kubevirt.launcher import lost_surcharges, pod_refusals
+from virt_admit.model.kubevirt.launcher.launcher_pod import is_hotplugged
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import command_of, cut_middle, names
@@ -295,8 +296,11 @@ def _plugged_in_late(vmi: Object, found: VmState, reason: str, cluster: Cluster)
     known = release is not None and release < _MAY_ATTACH_LATER
     # else virt-launcher may end it
     stays = vm_states_times.is_older(found.since, 2 * LAUNCHER_TIMEOUT, cluster)
+    volumes = [each for each in vmi.at("spec", "volumes").items() if is_hotplugged(each)]
+    late = names(sorted(each["name"].text or "?" for each in volumes), 80)
+    which = {0: "a volume was", 1: f"volume {late} was"}.get(len(volumes), f"volumes {late} were")
     why = (
-        "a volume was plugged in after its migration had left the phase Pending, in which KubeVirt "
+        f"{which} plugged in after its migration had left the phase Pending, in which KubeVirt "
         "creates that pod"
     )
     cancel = virtctl("migrate-cancel", vmi.name, vms.namespace_of(vmi))
@@ -324,9 +328,8 @@ def _started_late(
         if port is not None:
             return Ruling(StateEffect.UNKNOWN, f"{reason}: {port.reason}{until}", port.remedy)
         if image := unpullable_images.of_target(pod, vmi, cluster):
-            remedy = typed(image.remedy, virtctl("restart", vmi.name, vms.namespace_of(vmi)))
             words = f"{reason}: {image.reason}. Each retry fails alike{until}"
-            return Ruling(StateEffect.BLOCKS, words, remedy, ProblemCause.MIGRATION_FAILS)
+            return Ruling(StateEffect.BLOCKS, words, image.remedy, ProblemCause.MIGRATION_FAILS)
         if refused := _refused_by_server(vmi, pod, cluster):
             words = f"{reason}: {fault.words}. {refused.reason}{until}"
             return Ruling(StateEffect.BLOCKS, words, refused.remedy, ProblemCause.MIGRATION_FAILS)

@@ -11,10 +11,10 @@ kubevirt/kubevirt#8471, pull 8474; kubernetes/kubernetes:pkg/kubelet/images/imag
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import kubectl, typed, virtctl
 from virt_admit.model.kubernetes import events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, DEPLOYMENT, POD, STATEFUL_SET, VM
@@ -68,16 +68,55 @@ def of_target(pod: Object, vmi: Object, cluster: Cluster) -> Problem | None:
                 "image"
             )
             what = f"{asked}, instead of what the source pod runs{instead}"
-            return Problem(what, f"{_RESTART}, or update KubeVirt")
+            restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
+            return Problem(what, typed(f"{_RESTART}, or update KubeVirt", restart))
         said = _told(pod, image, cluster, message) if "@sha256:" in image else ""
         if said:
             why = "is no longer in its registry"
             if not _is_gone(said):
                 why = f"cannot be pulled by that digest ({cut_middle(_core(said), _LONGEST)})"
-            what = f"image {_short(image)}, which the source pod runs, {why}"
-            pulls = f" (it stays down if {names(own)} cannot be pulled either)" if own else ""
-            return Problem(what, f"stop the VM for the drain, or {_RESTART}{pulls}")
+            others = list(_others(image, vmi, cluster))
+            next_ = f"; {_next(others)}" if others else ""
+            what = f"image {_short(image)}, which the source pod runs, {why}{next_}"
+            return Problem(what, _stop(vmi, own, others))
     return None
+
+
+def _next(others: Sequence[str]) -> str:
+    """Return which VMs the same image stops once their nodes are drained."""
+    run, are = ("runs", "is the next stop") if len(others) == 1 else ("run", "are the next stops")
+    which = f"{names(others)} {run} the same image and {are}"
+    return f"{which}, unless a node with that image takes {'it' if len(others) == 1 else 'them'}"
+
+
+def _stop(vmi: Object, own: Sequence[str], others: Sequence[str]) -> str:
+    """Return the remedy for an image of one digest: a VM that is off stops no drain of a later
+    node, whereas one that is restarted has its image as a digest again.
+    """
+    there = vms.namespace_of(vmi)
+    before = f"do the same with {names(others)} before a drain" if others else ""
+    pulls = f", unless {names(own)} cannot be pulled either" if own else ""
+    restart = virtctl("restart", vmi.name, there)
+    once = f"if no other node is drained, {_RESTART}{pulls} ({restart})"
+    further = "; ".join(filter(None, (before, once, "without that disk, it can migrate")))
+    return typed("stop the VM for the drain", virtctl("stop", vmi.name, there), further)
+
+
+def _others(image: str, vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield the other VMs that run a container disk of the same digest, with their nodes."""
+    digest = image[image.rfind("@sha256:") :]
+    for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
+        name, on = vm_ledger.vmi_name(pod), pod.at("spec", "nodeName").text
+        is_own = (name, pod.namespace) == (vmi.name, vms.namespace_of(vmi))
+        if name and on and not is_own and not pod.ended and any(_runs(pod, digest)):
+            yield f"{pod.namespace}/{name} on {on}"
+
+
+def _runs(pod: Object, digest: str) -> Iterator[bool]:
+    for status in container_statuses(pod):
+        is_disk = (status["name"].text or "").startswith(_DISK)
+        runs = status.at("state", "running").present
+        yield is_disk and runs and (status["imageID"].text or "").endswith(digest)
 
 
 _RESTART: Final = "restart the VM, whose new pod takes the image that the VM names"

@@ -30,7 +30,7 @@ from virt_admit.model.kubevirt.instances import migrations, vmis
 from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
 from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import names
-from virt_admit.model.node_updates.operators import awaited_detaches
+from virt_admit.model.node_updates.operators import awaited_detaches, orphaned_nodes
 from virt_admit.model.node_updates.operators.cordons import Cordon
 from virt_admit.model.scheduler.node_selectors import tolerates
 
@@ -55,6 +55,7 @@ AUTOSCALER: Final = "ToBeDeletedByClusterAutoscaler"
 
 READS: Final[Reads] = union(
     awaited_detaches.READS,
+    orphaned_nodes.READS,
     node_health.READS,
     vmis.READS,
     migrations.READS,
@@ -101,12 +102,13 @@ def in_deletion(name: str, cluster: Cluster) -> Cordon | None:
 
 
 def instead_of_return(name: str, cluster: Cluster) -> str:
-    """Return the remedy for what a node in deletion holds up, which is not to be brought back;
-    empty: the node is not being deleted.
+    """Return the remedy for what a node holds up that is being deleted or left over, which is not
+    to be brought back; empty: it is neither.
     """
     found = in_deletion(name, cluster)
     if found is None:
-        return ""
+        left = orphaned_nodes.of_node(name, cluster)
+        return left.remedy if left is not None else ""
     see = kubectl("get", NODE, name, "", "-o", "yaml")
     return found.remedy or typed(
         f"make sure that {name} is off, and wait until its Node is deleted", see

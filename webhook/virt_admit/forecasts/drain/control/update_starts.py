@@ -1,0 +1,176 @@
+"""Pods with which an update of KubeVirt begins, and that do not start.
+
+virt-operator makes a Job that writes the install strategy of the new release, waits for it without
+end, also where it has failed, and replaces no component before. The Job and the components are
+placed by ``spec.infra.nodePlacement``. Where that is not set, they demand a control-plane node,
+which a cluster whose control plane runs elsewhere does not have. Sources:
+kubevirt/kubevirt:pkg/virt-operator/kubevirt.go#loadInstallStrategy,
+:pkg/virt-operator/strategy_job.go#generateInstallStrategyJob,
+:pkg/virt-operator/resource/placement/placement.go#InjectPlacementMetadata, issue 12390.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
+from virt_admit.model.commands import about, typed
+from virt_admit.model.evidence import lost_pins
+from virt_admit.model.evidence.lost_pins import LostPin
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import JOB, POD
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubevirt.settings import written_settings
+from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
+from virt_admit.model.messages import capital, cut, shorten
+
+_LABEL: Final = "kubevirt.io"
+_IDENTIFIER: Final = "kubevirt.io/install-strategy-identifier"
+_COMPONENTS: Final = ("virt-api", "virt-controller", "virt-exportproxy", "virt-template-apiserver")
+_ROLES: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+READS: Final[Reads] = union(
+    lost_pins.READS,
+    {
+        JOB: (
+            f"metadata.annotations.{_IDENTIFIER}",
+            *("metadata.creationTimestamp", "status.completionTime"),
+            *(*CONDITIONS, "status.conditions.reason"),
+        ),
+        POD: (
+            f"metadata.annotations.{_IDENTIFIER}",
+            *("metadata.labels", "metadata.ownerReferences", "metadata.creationTimestamp"),
+            *("spec.affinity", "spec.nodeName", "status.phase", *CONDITIONS),
+        ),
+    },
+)
+_USUAL: Final = timedelta(minutes=20)
+"""A pull of the images takes minutes, also on a slow line."""
+
+
+class UnstartedPod(NamedTuple):
+    """What keeps the first pods of an update from starting."""
+
+    why: str
+    remedy: str
+    nodes: Sequence[str]
+    brief: str
+    """The reason in as few words as a finding has, with the remedy."""
+
+
+def of(kubevirt: Object, cluster: Cluster) -> UnstartedPod | None:
+    """Return which pod of the release to which a KubeVirt is updated does not start; None: none is
+    known to.
+    """
+    target = kubevirt.at("status", "targetDeploymentID").text
+    return next(_of(kubevirt, target, cluster), None) if target else None
+
+
+def _of(kubevirt: Object, target: str, cluster: Cluster) -> Iterator[UnstartedPod]:
+    jobs = [
+        job
+        for job in cluster.known(JOB, kubevirt.namespace)
+        if _is_of(job, target) and not job.deleted and not job.at("status", "completionTime").text
+    ]
+    pods = [
+        pod
+        for pod in sorted(cluster.known(POD, kubevirt.namespace), key=lambda each: each.full_name)
+        if not pod.deleted and not pod.ended
+    ]
+    for job in jobs:
+        own = [pod for pod in pods if pod.owned_by(JOB.kind) == job.name]
+        found = list(_unstarted(kubevirt, own, job, cluster))
+        if not own and _is_late(job, cluster) and not unlisted(cluster, POD):
+            found += _without_pod(job, cluster)
+        for each in found:
+            yield each._replace(
+                why=f"{each.why}. virt-operator replaces nothing before that Job has ended"
+            )
+    new = (pod for pod in pods if pod.labels.get(_LABEL) in _COMPONENTS and _is_of(pod, target))
+    yield from _unstarted(kubevirt, new, None, cluster)
+
+
+def _is_of(obj: Object, target: str) -> bool:
+    return obj.annotations.get(_IDENTIFIER) == target
+
+
+def _is_late(obj: Object, cluster: Cluster) -> bool:
+    age = clock.age(obj, cluster)
+    return age is not None and age >= _USUAL
+
+
+def _without_pod(job: Object, cluster: Cluster) -> Iterator[UnstartedPod]:
+    """Yield that a Job has failed, or that its pod is refused: virt-operator waits for it."""
+    failed = job.condition("Failed")
+    refused = events.last_warning(job, "FailedCreate", None, cluster)
+    begin = f"Job {job.name}, which writes its install strategy,"
+    if failed["status"].text == "True":
+        why = f"{begin} has failed ({failed['reason'].text or 'no reason'}); nothing repeats it"
+        remedy = typed(
+            "see why, then delete the Job, which virt-operator creates again",
+            about("describe", job, JOB),
+        )
+        yield UnstartedPod(why, remedy, (), f"{shorten(why, 200)}. See why, then delete that Job.")
+    elif refused:
+        why = f"the pod of {begin.removesuffix(',')}, is not created: {shorten(refused, 200)}"
+        remedy = typed("end what refuses it", about("describe", job, JOB))
+        yield UnstartedPod(why, remedy, (), f"{shorten(why, 300)}. End what refuses it.")
+
+
+def _unstarted(
+    kubevirt: Object, pods: Iterable[Object], job: Object | None, cluster: Cluster
+) -> Iterator[UnstartedPod]:
+    """Yield why pods are not ready for long."""
+    for pod in pods:
+        broken = broken_pods.of_pod(pod, cluster) if _is_late(pod, cluster) else None
+        if broken is not None:
+            yield _of_pod(kubevirt, broken, job, cluster)
+
+
+def _of_pod(
+    kubevirt: Object, broken: BrokenPod, job: Object | None, cluster: Cluster
+) -> UnstartedPod:
+    """Return why a pod does not start: what it demands that no node has, else what it says."""
+    pod = broken.pod
+    pin = lost_pins.of_pod(pod, cluster)
+    title = f"pod {pod.name} of the new release"
+    if job is not None:
+        title = f"pod {pod.name} of Job {job.name}, which writes its install strategy,"
+    if pin is None:
+        said = f": {broken.why}" if broken.why else ""
+        why, node = f"{title} is not ready{broken.since}{said}", pod.at("spec", "nodeName").text
+        return UnstartedPod(why, broken.remedy, (node,) if node else (), f"{shorten(why, 280)}.")
+    setting, remedy = _placement(kubevirt, pin, job, cluster)
+    why = f"{title} {pin.words}{setting}"
+    what = f"Job {cut(job.name, 70)}" if job is not None else f"pod {cut(pod.name, 70)}"
+    first = capital(remedy.partition(": kubectl")[0])
+    then = ", then delete that Job" if job is not None else ""
+    brief = f"{what} has no node: its pod {shorten(pin.words, 160)}{setting}. {first}{then}."
+    return UnstartedPod(why, remedy, (), brief)
+
+
+def _placement(
+    kubevirt: Object, pin: LostPin, job: Object | None, cluster: Cluster
+) -> tuple[str, str]:
+    """Return which setting makes the demand, as the end of a clause, and what changes it."""
+    place = written_settings.holder(WrittenSetting.INFRA, kubevirt, cluster)
+    given = kubevirt.at("spec", "infra", "nodePlacement")
+    by_default = not given.present and any(role in pin.words for role in _ROLES)
+    field = place.words if place is not None else "spec.infra.nodePlacement"
+    again = ""
+    if job is not None:
+        delete = about("delete", job, JOB)
+        again = f"then delete that Job, which virt-operator creates again ({delete})"
+    if by_default:
+        label = f"or label the nodes that are to run KubeVirt's components {_ROLES[0]} instead"
+        words = f"set {field} ({{}}: any node)"
+        further = "; ".join(filter(None, (again, label)))
+        command = place.patch({}) if place is not None else ""
+        return f", as {field} is not set", typed(words, command, further)
+    command = place.edit if place is not None else ""
+    words = f"change {field}, or give a node what it demands"
+    return f" ({field})", typed(words, command, again)

@@ -1,0 +1,219 @@
+"""Nodes that are left over: they do not report, and the Machine that they name does not exist.
+
+A Machine goes after its Node. Cluster API gives the Node up where its deletion fails once
+``nodeDeletionTimeout`` is over, which counts from the deletion of the Machine, so that a drain
+uses it up. The Node counts on: its DaemonSet pods are never ready. Sources:
+kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#reconcileDelete, issue
+kubernetes-sigs/cluster-api#14024;
+metal3-io/cluster-api-provider-metal3:baremetal/metal3machine_manager.go (the provider id).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model import machine_nodes
+from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import clock, events, node_health
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
+from virt_admit.model.kubernetes.kinds import (
+    BARE_METAL_HOST,
+    CAPI_CLUSTER,
+    CAPI_MACHINE,
+    CAPI_MACHINE_SET,
+    MACHINE,
+    NODE,
+    Kind,
+)
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find, is_absent
+from virt_admit.model.messages import cut_middle
+
+_DEPLOYMENT: Final = "cluster.x-k8s.io/deployment-name"
+_SET: Final = "cluster.x-k8s.io/owner-name"
+_CLUSTER: Final = "cluster.x-k8s.io/cluster-name"
+_DELETION: Final = ("spec", "template", "spec", "deletion", "nodeDeletionTimeoutSeconds")
+_OLDER: Final = ("spec", "template", "spec", "nodeDeletionTimeout")
+READS: Final[Reads] = union(
+    machine_nodes.READS,
+    node_health.READS,
+    {
+        NODE: (
+            "spec.providerID",
+            "status.conditions.lastTransitionTime",
+            *(f"metadata.annotations.{key}" for key in (_SET, _CLUSTER)),
+        ),
+        CAPI_CLUSTER: ("spec.paused",),
+        CAPI_MACHINE_SET: (
+            f"metadata.labels.{_DEPLOYMENT}",
+            *("spec.replicas", "status.replicas", ".".join(_DELETION), ".".join(_OLDER)),
+        ),
+        BARE_METAL_HOST: ("spec.consumerRef", "status.poweredOn", "status.provisioning.state"),
+    },
+)
+_SETTLED: Final = timedelta(minutes=10)
+"""The Machine and its Node go within seconds of each other."""
+_PROVIDERS: Final = ("metal3://", "baremetalhost:///")
+"""How the provider id of a node on bare metal begins, before namespace and name of its host."""
+_FAILED: Final = "FailedDeleteNode"
+
+
+class OrphanedNode(NamedTuple):
+    """A Node that is left over."""
+
+    name: str
+    machine: str
+    """The Machine that is gone, as ``namespace/name``."""
+    proof: str
+    """What else shows it, as clauses; empty: nothing does."""
+    is_off: bool
+    """Whether its host has no power, or another Machine has it."""
+    failed: str
+    """Why the deletion of the Node failed, by an event; empty: not known."""
+    limit: str
+    """The time-out to change, and where, as a step of the remedy; empty: not known."""
+
+    @property
+    def why(self) -> str:
+        """That it is left over, as a clause."""
+        shown = f" ({self.proof})" if self.proof else ""
+        return f"its Machine {self.machine} does not exist any more{shown}: the Node is left over"
+
+    @property
+    def brief(self) -> str:
+        """What ends it, as a sentence without the command."""
+        return f"{self.advice[0].upper()}{self.advice[1:]}."
+
+    @property
+    def advice(self) -> str:
+        """What ends it, in words."""
+        host = self.machine.rpartition("/")[2]
+        off = "" if self.is_off else f"make sure that the host of {host} is off, then "
+        return f"{off}delete the Node"
+
+    @property
+    def remedy(self) -> str:
+        """What ends it, with the command, and what keeps it from coming again."""
+        return typed(self.advice, kubectl("delete", NODE, self.name), self.limit)
+
+
+def of_node(name: str, cluster: Cluster) -> OrphanedNode | None:
+    """Return that a Node is left over; None: it reports, its Machine exists, may do so in a cluster
+    of its own, or is not known.
+    """
+    return _every(cluster).get(name)
+
+
+@cached
+def _every(cluster: Cluster) -> Mapping[str, OrphanedNode]:
+    found = (_of(node, cluster) for node in cluster.known(NODE) if not node.deleted)
+    return {each.name: each for each in found if each is not None}
+
+
+def _of(node: Object, cluster: Cluster) -> OrphanedNode | None:
+    kind, space, name = _machine(node)
+    if not name or not node_health.silence_now(node.name, cluster):
+        return None
+    lasts = clock.since(node.condition("Ready")["lastTransitionTime"].text, cluster)
+    if lasts is None or lasts < _SETTLED or unlisted(cluster, kind):
+        return None
+    if not is_absent(cluster, kind, space, name) or _is_named(node, kind, cluster):
+        return None
+    own = node.annotations.get(_CLUSTER, "")
+    above = find(cluster, CAPI_CLUSTER, space, own) if kind is CAPI_MACHINE else None
+    unread = kind is CAPI_MACHINE and above is None and unlisted(cluster, CAPI_CLUSTER)
+    if unread or (above is not None and above.at("spec", "paused").boolean):
+        return None  # its Machines are perhaps moved to another cluster
+    if not any(_is_sibling(each, own, cluster) for each in cluster.known(kind, space)):
+        return None
+    made = find(cluster, CAPI_MACHINE_SET, space, node.annotations.get(_SET))
+    said, is_off = _host(node, cluster)
+    proof = "; ".join(filter(None, (_replicas(made), said)))
+    failed = _failure(space, name, cluster)
+    return OrphanedNode(node.name, f"{space}/{name}", proof, is_off, failed, _limit(made))
+
+
+def _machine(node: Object) -> tuple[Kind, str, str]:
+    """Return the kind, namespace and name of the Machine that a Node names; empty: none."""
+    if name := node.annotations.get(machine_nodes.CAPI_OWNER):
+        return CAPI_MACHINE, node.annotations.get(machine_nodes.CAPI_SPACE, ""), name
+    space, _, name = node.annotations.get(machine_nodes.OWNER, "").partition("/")
+    return MACHINE, space, name
+
+
+def _is_named(node: Object, kind: Kind, cluster: Cluster) -> bool:
+    """Return whether another Machine has a Node, by its name or by the id of its provider."""
+    own = node.at("spec", "providerID").text
+    return any(
+        each.at("status", "nodeRef", "name").text == node.name
+        or (own and each.at("spec", "providerID").text == own)
+        for each in cluster.known(kind)
+    )
+
+
+def _is_sibling(machine: Object, owner: str, cluster: Cluster) -> bool:
+    """Return whether a Machine has a Node in this cluster, and belongs to the same Cluster: in a
+    cluster without its own Machines those of its Nodes are elsewhere.
+    """
+    node = machine_nodes.node_name(machine, cluster)
+    same = not owner or machine.at("spec", "clusterName").text == owner
+    return same and find(cluster, NODE, "", node) is not None
+
+
+def _replicas(made: Object | None) -> str:
+    """Return how many Machines the set of a Node has, as ``MachineSet s has 0 of 0``."""
+    wanted = made.at("spec", "replicas").integer if made is not None else None
+    has = made.at("status", "replicas").integer if made is not None else None
+    complete = made is not None and wanted is not None and has is not None and has >= wanted
+    return f"MachineSet {made.name} has {has} of {wanted}" if complete and made is not None else ""
+
+
+def _host(node: Object, cluster: Cluster) -> tuple[str, bool]:
+    """Return what the host of a node on bare metal shows, and whether the node surely does not run
+    there any more.
+    """
+    where = node.at("spec", "providerID").text or ""
+    prefix = next((each for each in _PROVIDERS if where.startswith(each)), None)
+    if prefix is None or where.count("/") < 3:
+        return "", False
+    space, name, *_ = where.removeprefix(prefix).split("/")
+    host = find(cluster, BARE_METAL_HOST, space, name)
+    if host is None:
+        return "", False
+    title, user = f"BareMetalHost {host.name}", host.at("spec", "consumerRef", "name").text
+    state = host.at("status", "provisioning", "state").text or "?"
+    if user is not None:
+        return f"{title} is {state} for {user}", False
+    is_off = host.at("status", "poweredOn").boolean is False
+    return f"{title} is {state}{' and off' if is_off else ''}", is_off
+
+
+def _failure(space: str, name: str, cluster: Cluster) -> str:
+    """Return why the deletion of the Node of a Machine failed, by the last event about it."""
+    said = (
+        events.message(each)
+        for each in events.known(CAPI_MACHINE.kind, _FAILED, cluster)
+        if each.at("involvedObject", "name").text == name and each.namespace == space
+    )
+    return cut_middle(_FRAMES.sub("", next(said, "")), 80)
+
+
+_FRAMES: Final = re.compile(r"^error deleting Machine's Node: (?:failed deleting Node \S+: )?")
+
+
+def _limit(made: Object | None) -> str:
+    """Return how Cluster API is kept from giving up the next time, by the template of a Machine."""
+    seconds = made.at(*_DELETION).value if made is not None else None
+    older = made.at(*_OLDER).text if made is not None else None
+    if made is None or not (seconds or older) or (older or "").startswith("0"):
+        return ""
+    field, value, none = (_DELETION[-1], seconds, "0") if seconds else (_OLDER[-1], older, '"0s"')
+    deployment = made.labels.get(_DEPLOYMENT)
+    where = f"MachineDeployment {deployment}" if deployment else f"MachineSet {made.name}"
+    return (
+        f"so that Cluster API does not give Nodes up, set {field} {none} in {where} (it is {value})"
+    )
