@@ -233,15 +233,12 @@ def _run(
     left = [node for node in plan.nodes if node.name in drained]
     kept = left if options.from_start else drain_waits.until_ended(left, cluster)
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
-    by_load = [
-        node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))
-    ]
     too_long = upgrade_progress.late(begun, options.node_minutes, cluster)
     late = _stopped(each for each in too_long if each.problem not in fixed)
     pools: tuple[Pool, ...] = ()
     try:
         pools = assumed_fixes.fixed_pools(
-            rollouts.pools(driver, cluster, options.max_unavailable, by_load, begun), fixed
+            rollouts.pools(driver, cluster, options.max_unavailable, _by_load(plan), begun), fixed
         )
         plan = drain_waits.without_awaited(plan, pools)
         allowed = assumed_fixes.fixed_limits(limits(cluster), fixed)
@@ -270,6 +267,12 @@ def _run(
     progress("trying other settings")
     faster = savings.faster(world, runs[1], savings.one_by_one(plan, cluster), in_order)
     return replace(result, faster=tuple(faster))
+
+
+def _by_load(plan: Plan) -> list[str]:
+    """Return the nodes, those with the fewest VMs first."""
+    in_order = sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))
+    return [node.name for node in in_order]
 
 
 def _unknown(

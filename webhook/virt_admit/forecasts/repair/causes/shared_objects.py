@@ -11,7 +11,7 @@ from typing import Any, Final
 from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.placement import candidates, quotas
 from virt_admit.forecasts.repair import controllers, found_problems, queries, surviving
-from virt_admit.forecasts.repair.causes import budgets, health_checks
+from virt_admit.forecasts.repair.causes import budgets, health_check_steps
 from virt_admit.forecasts.repair.disk_sizes import quantity
 from virt_admit.forecasts.repair.repair_plan import (
     REMOVED,
@@ -340,7 +340,7 @@ _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]
     ProblemCause.TIMES_OUT: _more_time,
     ProblemCause.BUDGET: budgets.step,
     **dict.fromkeys(found_problems.POOL, _unpause),
-    surviving.NO_HEALTH_CHECK: health_checks.step,
+    surviving.NO_HEALTH_CHECK: health_check_steps.step,
 }
 
 
