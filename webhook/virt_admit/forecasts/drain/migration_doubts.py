@@ -8,7 +8,7 @@ from typing import Final
 from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_times
-from virt_admit.forecasts.drain.targets import rejected_targets
+from virt_admit.forecasts.drain.targets import awaited_volumes, rejected_targets
 from virt_admit.forecasts.placement import (
     candidates,
     no_target,
@@ -76,6 +76,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
         return rejected
     if without := unattached_networks.doubt(vmi, cluster):
         return without
+    if unattached := awaited_volumes.doubt(vmi, cluster):
+        return unattached
     if refused := pod_security.doubt(vmi, cluster):
         return refused._replace(
             remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster))

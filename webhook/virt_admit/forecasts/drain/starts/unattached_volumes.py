@@ -16,7 +16,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.starts import closed_nodes
-from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.targets import awaited_volumes
 from virt_admit.forecasts.placement import candidates, quotas
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed, virtctl
@@ -33,7 +33,6 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
-from virt_admit.model.scheduler.pods import claim_names
 
 _LATE: Final = timedelta(minutes=5)
 _LONGEST: Final = 200
@@ -45,10 +44,10 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
     """
     if _is_ready(vmi, volume):
         return None
-    pod = _waiting(vmi, claim, cluster)
+    pod = awaited_volumes.waiting(vmi, claim, cluster)
     if pod is None:
         return _refused(vmi, volume, cluster)
-    pending = _pending(pod, cluster)
+    pending = awaited_volumes.pending(pod, cluster)
     if not pending:
         return None
     waits = f"it is not attached: pod {pod.name} {pending}"
@@ -71,20 +70,12 @@ def _kept(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | N
     """Return why the pod of a volume that the guest has does not start again, as after an eviction;
     None: it runs, or it may soon.
     """
-    pod = _waiting(vmi, claim, cluster) if _is_ready(vmi, volume) else None
-    pending = _pending(pod, cluster) if pod is not None else ""
+    pod = awaited_volumes.waiting(vmi, claim, cluster) if _is_ready(vmi, volume) else None
+    pending = awaited_volumes.pending(pod, cluster) if pod is not None else ""
     if pod is None or not pending:
         return None
     kept = f"it is in the guest (phase Ready), but pod {pod.name}, which holds it on the node"
     return _of_pod(vmi, pod, f"{kept}, {pending}", "", cluster)
-
-
-def _pending(pod: Object, cluster: Cluster) -> str:
-    """Return that a pod waits, and for how long; empty: it has just been made."""
-    created = clock.instant(pod.created)
-    if not vm_states_times.is_older(created, _LATE, cluster):
-        return ""
-    return f"has been Pending for {vm_states_times.age(created, cluster)}"
 
 
 def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster) -> Problem | None:
@@ -198,23 +189,6 @@ def _cause(vmi: Object, words: str, cluster: Cluster) -> tuple[str, str]:
     if known := pod_refusals.remedy(vmi, words, cluster):
         return "", known
     return "", typed("correct what this names", kubectl("describe", VMI, vmi.name, namespace))
-
-
-def _waiting(vmi: Object, claim: str, cluster: Cluster) -> Object | None:
-    """Return the pod that is to attach a claim to the node of a VMI, unless one runs already."""
-    motion, node = vm_states_motion.motion(cluster), vmi.at("status", "nodeName").text
-    own = vm_states_motion.own_pods(vmi, cluster)
-    here = [pod for pod in own if pod.at("spec", "nodeName").text == node]
-    attaching = [
-        pod
-        for launcher in here
-        for pod in motion.attachments.get(launcher.metadata["uid"].text or "-", ())
-        if claim in claim_names(pod)
-    ]
-    pending = [
-        pod for pod in attaching if pod.at("status", "phase").text == vm_states_motion.PENDING
-    ]
-    return pending[-1] if len(pending) == len(attaching) and pending else None
 
 
 def _out_of_reach(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
