@@ -23,13 +23,13 @@ from virt_admit.forecasts.placement.refusals import (
     dying_claims,
     fenced_nodes,
     repelling_pods,
+    static_cpus,
     unreached_nodes,
     unserved_nodes,
     volume_limits,
 )
 from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     KEPT,
-    STATIC,
     absent_resource,
     broken_claim,
     cause_of,
@@ -48,7 +48,6 @@ from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import networks, tsc, vmis
 from virt_admit.model.kubevirt.instances.tsc import FrequencyGap
-from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, command_of, names
 from virt_admit.model.node_updates import cordoners
@@ -117,8 +116,7 @@ def reason(
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     if claim and (dying := dying_claims.of_claim(namespace, claim, cluster)) is not None:
         remedy, command = f"{dying.way}{kept}", dying.command
-    if lasting.startswith(STATIC):
-        command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
+    command = known.command or command
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
     why += f"{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
@@ -157,7 +155,8 @@ def _known(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Clust
     if gap is not None:
         return Problem(f": {gap.words}", gap.remedy)
     counted = crowded_domains.of(target, refusals, cluster)
-    return volume_limits.of(refusals, cluster) or counted or Problem("", "")
+    static = static_cpus.of(refusals, cluster)
+    return volume_limits.of(refusals, cluster) or counted or static or Problem("", "")
 
 
 def frequency_gap(vmi: Object, cluster: Cluster) -> FrequencyGap | None:
