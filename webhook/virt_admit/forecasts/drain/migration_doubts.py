@@ -21,7 +21,12 @@ from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, unattached_networks
 from virt_admit.forecasts.placement.components.drivers import driver_faults, refusing_storage
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
-from virt_admit.forecasts.placement.refusals import refused_managers, static_cpus, unserved_nodes
+from virt_admit.forecasts.placement.refusals import (
+    refused_managers,
+    static_cpus,
+    unreached_settings,
+    unserved_nodes,
+)
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
 from virt_admit.model.kubernetes import clock, node_health
@@ -52,6 +57,7 @@ READS: Final = union(
     lost_quorums.READS,
     rejected_targets.READS,
     static_cpus.READS,
+    unreached_settings.READS,
     {CEPH_CLUSTER: ("metadata.ownerReferences", "status.ceph")},
 )
 

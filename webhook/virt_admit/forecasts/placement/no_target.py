@@ -25,6 +25,7 @@ from virt_admit.forecasts.placement.refusals import (
     repelling_pods,
     static_cpus,
     unreached_nodes,
+    unreached_settings,
     unserved_nodes,
     volume_limits,
 )
@@ -97,7 +98,7 @@ def reason(
         return unserved
     refusals, lacked, left_out = _chosen(refusals, cluster)
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
-    known = _known(target, refusals, cluster)
+    known = _known(target, refusals, lacked, cluster)
     lasting = (
         known.remedy
         or other_model(common_causes(refusals), cluster, starts=starts)
@@ -147,7 +148,9 @@ def _busy(
     return crowded_domains.completed(found, target, refusals, cluster) if found else None
 
 
-def _known(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem:
+def _known(
+    target: SchedulingTarget, refusals: Mapping[str, str], lacked: str, cluster: Cluster
+) -> Problem:
     """Return what other objects say of a cause for which nodes refuse a pod, after a colon, and
     what ends it; both empty: nothing.
     """
@@ -155,8 +158,8 @@ def _known(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Clust
     if gap is not None:
         return Problem(f": {gap.words}", gap.remedy)
     counted = crowded_domains.of(target, refusals, cluster)
-    static = static_cpus.of(refusals, cluster)
-    return volume_limits.of(refusals, cluster) or counted or static or Problem("", "")
+    unset = static_cpus.of(refusals, cluster) or unreached_settings.of(lacked, refusals, cluster)
+    return volume_limits.of(refusals, cluster) or counted or unset or Problem("", "")
 
 
 def frequency_gap(vmi: Object, cluster: Cluster) -> FrequencyGap | None:

@@ -100,7 +100,9 @@ _OPENSHIFT_CONFIG: Final = _Api("config.openshift.io", ("v1",))
 _ROOK: Final = _Api("ceph.rook.io", ("v1",))
 _SNAPSHOTS: Final = _Api("snapshot.kubevirt.io", ("v1beta1", "v1alpha1"))
 _SNR: Final = _Api("self-node-remediation.medik8s.io", ("v1alpha1",))
+_SRIOV: Final = _Api("sriovnetwork.openshift.io", ("v1",))
 _STORAGE: Final = _Api("storage.k8s.io", ("v1",))
+_VLANS: Final = _Api("network.harvesterhci.io", ("v1beta1",))
 _TYPES: Final = _Api("instancetype.kubevirt.io", ("v1beta1",))
 
 _ANNOTATIONS: Final = ("annotations",)
@@ -268,11 +270,7 @@ CLUSTER_INSTANCETYPE: Final = Kind(*_TYPES("VirtualMachineClusterInstancetype"),
 PREFERENCE: Final = Kind(*_TYPES("VirtualMachinePreference"))
 CLUSTER_PREFERENCE: Final = Kind(*_TYPES("VirtualMachineClusterPreference"), namespaced=False)
 CSR: Final = Kind(
-    "certificates.k8s.io",
-    ("v1",),
-    "certificatesigningrequests",
-    "CertificateSigningRequest",
-    namespaced=False,
+    *_Api("certificates.k8s.io", ("v1",))("CertificateSigningRequest"), namespaced=False
 )
 NAD: Final = Kind(
     "k8s.cni.cncf.io", ("v1",), "network-attachment-definitions", "NetworkAttachmentDefinition"
@@ -416,6 +414,8 @@ NODE_NETWORK: Final = Kind(
     namespaced=False,
     not_at_admission=True,
 )
+SRIOV_POLICY: Final = Kind(*_SRIOV("SriovNetworkNodePolicy", "sriovnetworknodepolicies"))
+VLAN_CONFIG: Final = Kind(*_VLANS("VlanConfig"), namespaced=False)
 ELASTICSEARCH: Final = Kind(
     "elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch"
 )
