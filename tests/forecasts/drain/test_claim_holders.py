@@ -1,5 +1,7 @@
 """Claims that another VM holds on another node: which VM, and whether anything owns it."""
 
+import copy
+
 import pytest
 
 from tests.builders import warning
@@ -141,3 +143,108 @@ def test_what_is_left_of_a_vm_is_not_to_become_another_one():
 
     remedy = "create its VirtualMachine again, if its guest is still needed"
     assert vmis.comes_back(old, cluster).remedy == remedy
+
+
+RWOP = "ReadWriteOncePod"
+CONFLICT = (
+    "0/6 nodes are available: 1 node has pod using PersistentVolumeClaim with the same name and "
+    "ReadWriteOncePod access mode, 5 node(s) didn't match Pod's node affinity/selector"
+)
+
+
+def unplaced(items, said=CONFLICT):
+    pod = find(items, "Pod", "hp-volume-db")
+    del pod["spec"]["nodeName"]
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    pod["status"]["conditions"] = [condition | {"message": said}]
+
+
+def own_pod(items, said=CONFLICT):
+    """Let an earlier pod of the VM have the claim, and no other VM."""
+    unplaced(items, said)
+    earlier = copy.deepcopy(find(items, "Pod", "hp-volume-db"))
+    earlier["metadata"] |= {"name": "hp-volume-earlier", "uid": "earlier"}
+    earlier["spec"]["nodeName"], earlier["status"] = "w2", {"phase": "Running"}
+    extra = {"name": "more", "persistentVolumeClaim": {"claimName": "more"}}
+    later = find(items, "Pod", "hp-volume-db")["spec"]
+    later["volumes"] = [*later["volumes"], extra]
+    vmi = find(items, "VirtualMachineInstance", "db")
+    vmi["spec"]["volumes"].append(extra)
+    vmi["status"]["volumeStatus"].append(
+        {"name": "more", "hotplugVolume": {"attachPodName": "hp-volume-db"}, "phase": "Bound"}
+    )
+    other = find(items, "Pod", "hp-volume-old")
+    items[:] = [*(each for each in items if each is not other), earlier]
+
+
+def test_an_earlier_pod_of_the_vm_keeps_a_claim_of_one_pod():
+    found = told(modes=[RWOP], said="", change=own_pod)
+
+    assert found.reason == (
+        "it is not attached: pod hp-volume-db has been Pending for 51 min, because pod "
+        "hp-volume-earlier of this VM keeps claim data, which is ReadWriteOncePod, until the new "
+        "pod is ready. This does not end by itself"
+    )
+    assert found.remedy.startswith("restart the VM, which then attaches all its volumes with one")
+    assert "virtctl restart db -n vms" in found.remedy
+
+
+def test_another_vm_has_a_claim_of_one_pod():
+    assert LEFT in told(modes=[RWOP], said="", change=unplaced).reason
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"change": own_pod},
+        {"modes": [RWOP], "change": lambda items: own_pod(items, "0/6 nodes are available: 1 x")},
+    ],
+    ids=["many pods may use it", "another reason"],
+)
+def test_a_claim_of_one_pod_is_not_the_cause(state):
+    found = told(said="", **state)
+
+    assert "keeps claim" not in found.reason
+
+
+def dying(items):
+    attached(items)
+    items.remove(find(items, "VirtualMachineInstance", "old"))
+    find(items, "Pod", "hp-volume-old")["metadata"]["deletionTimestamp"] = ago(minutes=40)
+
+
+def test_a_pod_that_does_not_end_keeps_a_volume_of_one_node():
+    found = told(modes=["ReadWriteOnce"], said="", change=dying)
+
+    assert found.reason.endswith(
+        "where pod vms/hp-volume-old uses it, which is in deletion for 40 min"
+    )
+    assert found.remedy.startswith("see why that pod does not end: kubectl describe pod hp-volume")
+
+
+def left_in_use(items, volume="pvc-vms-data", ready="True"):
+    attached(items)
+    items.remove(find(items, "Pod", "hp-volume-old"))
+    status = find(items, "Node", "w1")["status"]
+    status["volumesInUse"] = [f"kubernetes.io/csi/rook-ceph.rbd.csi.ceph.com^{volume}"]
+    status["conditions"] = [{"type": "Ready", "status": ready}]
+
+
+def test_a_kubelet_has_a_volume_in_use_that_no_pod_uses():
+    found = told(modes=["ReadWriteOnce"], said="", change=left_in_use)
+
+    assert found.reason.endswith(
+        "is still attached to w1, whose kubelet has it in use (status.volumesInUse) although no "
+        "pod there uses it: it is not detached from a Ready node before it is unmounted"
+    )
+    assert "in the log of the kubelet of w1" in found.remedy
+    assert found.remedy.endswith("virt-admit drain w1")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda items: left_in_use(items, "other"), lambda items: left_in_use(items, ready="False")],
+    ids=["another volume", "it is not Ready"],
+)
+def test_a_volume_that_is_detached_in_time_is_not_in_use(change):
+    assert "has it in use" not in told(modes=["ReadWriteOnce"], said="", change=change).reason

@@ -17,10 +17,10 @@ from virt_admit.forecasts.placement.components import (
     node_drivers,
 )
 from virt_admit.forecasts.placement.components.drivers import driver_faults, stuck_detaches
-from virt_admit.model.commands import kubectl
+from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
+from virt_admit.model.kubernetes.kinds import NODE, POD, PV, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.launcher import claim_holders
@@ -243,9 +243,33 @@ def _used(
         return AttachmentFault(
             f"{what}, where pod {pods[0].full_name} uses it", f"end the use by that pod: {command}"
         )
+    if kept := _in_use(attachment, what, cluster):
+        return kept
     return AttachmentFault(
         what,
         f"see why it is not detached: {kubectl('describe', VOLUME_ATTACHMENT, attachment.name)}",
+    )
+
+
+def _in_use(attachment: Object, what: str, cluster: Cluster) -> AttachmentFault | None:
+    """Return that the kubelet of a healthy node has a volume in use that no pod there uses, so that
+    it is never detached; None: the kubelet does not say so, or some pods were not read.
+
+    Only from an unhealthy node, a volume in use is detached after a time
+    (pkg/controller/volume/attachdetach/reconciler/reconciler.go#reconcile).
+    """
+    node = attachment.at("spec", "nodeName").text or ""
+    own, found = find(cluster, PV, "", volume(attachment)), find(cluster, NODE, "", node)
+    if own is None or found is None or unlisted(cluster, POD) or attachment.deleted:
+        return None
+    if not found.is_true("Ready") or not busy_volumes.is_in_use(own, found):
+        return None
+    drain = shell("virt-admit", "drain", argument(node))
+    return AttachmentFault(
+        f"{what}, whose kubelet has it in use (status.volumesInUse) although no pod there uses it: "
+        "it is not detached from a Ready node before it is unmounted",
+        f"see in the log of the kubelet of {node} why it is not unmounted, or drain that node and "
+        f"reboot it: {drain}",
     )
 
 

@@ -17,22 +17,23 @@ from typing import Final
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.starts import closed_nodes
 from virt_admit.forecasts.drain.targets import awaited_volumes
-from virt_admit.forecasts.placement import candidates, quotas
+from virt_admit.forecasts.placement import candidates, quotas, volume_attachments
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA, VM, VMI
+from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, PVC, RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
+from virt_admit.model.kubevirt.launcher import claim_holders, launcher_pod, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
+from virt_admit.model.scheduler.pods import claim_names
 
 _LATE: Final = timedelta(minutes=5)
 _LONGEST: Final = 200
@@ -89,6 +90,8 @@ def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster
         if not _is_placed(pod)
         else ""
     )
+    if said and (taken := _taken(vmi, pod, said, cluster)):
+        return taken._replace(reason=f"{waits}, because {taken.reason}")
     if said and (shut := closed_nodes.closed(vmi, pod, said, unplugs, cluster)):
         return Problem(f"{waits}, because {shut.reason}", shut.remedy, ProblemCause.NOT_REPORTED)
     if said:
@@ -103,6 +106,38 @@ def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster
     if fault is None:
         return None
     return Problem(f"{waits}: {fault.words}", fault.remedy, ProblemCause.NOT_REPORTED)
+
+
+_ONE_POD: Final = "ReadWriteOncePod"
+"""Also in the words of kube-scheduler (pkg/scheduler/framework/plugins/volumerestrictions/
+volume_restrictions.go#ErrReasonReadWriteOncePodConflict).
+"""
+
+
+def _taken(vmi: Object, pod: Object, said: str, cluster: Cluster) -> Problem | None:
+    """Return which pod has a claim that one pod alone may use: virt-controller keeps the earlier
+    pod of a VM until the next one, with all volumes, is ready
+    (watch/vmi/volume-hotplug.go#cleanupAttachmentPods, kubevirt/kubevirt#18862).
+    """
+    for claim in claim_names(pod) if _ONE_POD in said else ():
+        found = find(cluster, PVC, pod.namespace, claim)
+        modes = found.at("spec", "accessModes").items() if found is not None else ()
+        if all(mode.text != _ONE_POD for mode in modes):
+            continue
+        users = volume_attachments.users(pod.namespace, claim, cluster)
+        holders = [each for each in users if each.at("status", "phase").text == "Running"]
+        if (other := claim_holders.of_pods(holders, pod, cluster)) is not None:
+            return Problem(f"{other.words}, and it is {_ONE_POD}", other.remedy)
+        if holders and claim_holders.is_of(holders[0], vmi, cluster):
+            kept = f"pod {holders[0].name} of this VM keeps claim {claim}, which is {_ONE_POD}"
+            way = "restart the VM, which then attaches all its volumes with one pod"
+            restart = typed(way, virtctl("restart", vmi.name, vms.namespace_of(vmi)))
+            return Problem(
+                f"{kept}, until the new pod is ready. This does not end by itself",
+                changed_disks.safe(restart, vmi, cluster),
+                ProblemCause.NOT_REPORTED,
+            )
+    return None
 
 
 _PREEMPTION: Final = re.compile(r"\.? preemption: .*\Z", re.DOTALL)

@@ -105,6 +105,12 @@ def vmi_of(pod: Object, cluster: Cluster) -> Object | None:
     return vm_ledger.vmi_of(pod, cluster) if vm_ledger.vmi_name(pod) else None
 
 
+def is_of(pod: Object, vmi: Object, cluster: Cluster) -> bool:
+    """Return whether a pod holds its claims for a VMI."""
+    found = vmi_of(pod, cluster)
+    return found is not None and found.full_name == vmi.full_name
+
+
 def of_pods(pods: Iterable[Object], waiting: Object, cluster: Cluster) -> ClaimHolder | None:
     """Return the first of the VMs whose pods, on other nodes, hold a claim of a pod that waits;
     None: the VM of that pod holds it, both may write it, or that is not known.
