@@ -41,9 +41,7 @@ class Kind(NamedTuple):
     ``kubectl get`` has an earlier one.
     """
     numerous: bool = False
-    """Whether a cluster has so many objects that the cache keeps them as JSON text and decodes them
-    on each look-up.
-    """
+    """Whether it has so many objects that the cache keeps JSON text, decoded on each look-up."""
     lookup_namespace: str = ""
     """The only namespace in which rules look at admission. Empty: every namespace."""
     snapshot_filtered: bool = False
@@ -414,8 +412,10 @@ NODE_NETWORK: Final = Kind(
     namespaced=False,
     not_at_admission=True,
 )
-SRIOV_POLICY: Final = Kind(*_SRIOV("SriovNetworkNodePolicy", "sriovnetworknodepolicies"))
-VLAN_CONFIG: Final = Kind(*_VLANS("VlanConfig"), namespaced=False)
+SRIOV_POLICY: Final = Kind(
+    *_SRIOV("SriovNetworkNodePolicy", "sriovnetworknodepolicies"), not_at_admission=True
+)
+VLAN_CONFIG: Final = Kind(*_VLANS("VlanConfig"), namespaced=False, not_at_admission=True)
 ELASTICSEARCH: Final = Kind(
     "elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch"
 )

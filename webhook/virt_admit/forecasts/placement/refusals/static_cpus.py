@@ -12,7 +12,7 @@ pool selects it too. Sources: openshift/machine-config-operator:pkg/helpers/help
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.forecasts.placement.refusals.refusal_remedies import common_causes
 from virt_admit.model import machine_pools
@@ -26,17 +26,15 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates.operators import kubelet_configs
+from virt_admit.model.node_updates.operators.kubelet_configs import Pools, SelectedPools
 from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
-    machine_pools.READS,
+    kubelet_configs.READS,
     {
-        KUBELET_CONFIG: (
-            "metadata.ownerReferences",
-            "spec.kubeletConfig.cpuManagerPolicy",
-            "spec.machineConfigPoolSelector",
-        ),
-        MACHINE_CONFIG_POOL: (*CONDITIONS, "metadata.labels", "spec.paused"),
+        KUBELET_CONFIG: ("metadata.ownerReferences", "spec.kubeletConfig.cpuManagerPolicy"),
+        MACHINE_CONFIG_POOL: (*CONDITIONS, "spec.paused"),
     },
 )
 CAUSE: Final = "dedicated CPUs"
@@ -46,15 +44,6 @@ _STATIC: Final = "cpuManagerPolicy static"
 _RESERVED: Final = "reservedSystemCPUs"
 _WITHOUT: Final = "remove dedicatedCpuPlacement from the VM"
 _RESTARTS: Final = "whose nodes are then drained and restarted in turn"
-_Pools = Sequence[tuple[Object, list[Object]]]
-
-
-class _Setting(NamedTuple):
-    """A KubeletConfig that sets the policy, and the pools that it selects."""
-
-    config: Object
-    selector: Selector | None
-    pools: _Pools
 
 
 def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
@@ -70,19 +59,17 @@ def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     if not own:
         way = f"set {_STATIC} (with reserved CPUs) in the kubelet of a drained node"
         return Problem("", f"{way}, so that virt-handler labels it, or {_WITHOUT}", command=labels)
-    settings = [_setting(each, pools) for each in _static(cluster)]
+    settings = [kubelet_configs.selected(each, pools) for each in _static(cluster)]
     for each in settings:
         if here := [pool for pool, _ in each.pools if any(pool is other for other, _ in own)]:
             return _under_way(each.config, here[0], labels)
     unread = unlisted(cluster, KUBELET_CONFIG) or unlisted(cluster, MACHINE_CONFIG_POOL)
     target, _ = own[-1]  # that of the masters is the first one
-    if not settings:
-        reason = "" if unread else f": no KubeletConfig sets {_STATIC}"
+    if not settings or unread or unlisted(cluster, NODE):
+        reason = "" if unread or settings else f": no KubeletConfig sets {_STATIC}"
         other = _other(target, cluster)
         way = f"set {_STATIC} and {_RESERVED} in {_named(other, target)}, {_RESTARTS}"
         return Problem(reason, f"{way}, or {_WITHOUT}", command=labels)
-    if unread or unlisted(cluster, NODE):
-        return None
     return _unreached(settings[0], target, own, cluster)
 
 
@@ -103,18 +90,10 @@ def _policy(config: Object) -> str | None:
     return config.at("spec", "kubeletConfig", "cpuManagerPolicy").text
 
 
-def _setting(config: Object, pools: _Pools) -> _Setting:
-    field = config.at("spec", "machineConfigPoolSelector")
-    parsed = selectors.parse(field.value) if field.is_map else None
-    selector = None if parsed is None or parsed.empty else parsed
-    chosen = [(pool, own) for pool, own in pools if selector and selector.matches(pool.labels)]
-    return _Setting(config, selector, chosen)
-
-
 def _other(pool: Object, cluster: Cluster) -> Object | None:
     """Return the KubeletConfig that a pool has: the operator writes one file, of the last one."""
     known = sorted(cluster.known(KUBELET_CONFIG), key=lambda each: (each.created, each.name))
-    own = [each for each in known if _setting(each, [(pool, [])]).pools]
+    own = [each for each in known if kubelet_configs.selected(each, [(pool, [])]).pools]
     return own[-1] if own else None
 
 
@@ -133,7 +112,7 @@ def _under_way(config: Object, pool: Object, labels: str) -> Problem:
     return Problem(f"{reason}{pool.name}{state}", f"{way}, or {_WITHOUT}", command=see)
 
 
-def _unreached(setting: _Setting, target: Object, own: _Pools, cluster: Cluster) -> Problem:
+def _unreached(setting: SelectedPools, target: Object, own: Pools, cluster: Cluster) -> Problem:
     """Return which setting reaches none of these nodes, and why."""
     config = setting.config
     begin = f": KubeletConfig {config.name} sets {_STATIC} for "
@@ -173,7 +152,7 @@ def _edit(config: Object) -> str:
     return kubectl("edit", KUBELET_CONFIG, config.name)
 
 
-def _joins(setting: _Setting, target: Object, own: _Pools) -> tuple[str, str] | None:
+def _joins(setting: SelectedPools, target: Object, own: Pools) -> tuple[str, str] | None:
     """Return how a worker joins a custom pool that has the setting, and the command; None: no such
     pool takes workers by their labels.
     """

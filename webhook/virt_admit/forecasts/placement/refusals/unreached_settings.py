@@ -76,11 +76,10 @@ def _devices(device: str, cluster: Cluster) -> Iterator[_Setting]:
 
 def _networks(refusals: Mapping[str, str], cluster: Cluster) -> Iterator[_Setting]:
     """Yield the configurations of the cluster network of Harvester that all nodes lack."""
-    causes = common_causes(refusals)
-    for config in cluster.known(VLAN_CONFIG):
+    causes = [each for each in common_causes(refusals) if f"(label {networks.HARVESTER}" in each]
+    for config in cluster.known(VLAN_CONFIG) if causes else ():
         name = config.at("spec", "clusterNetwork").text
-        label = f"(label {networks.HARVESTER}{name})"
-        if name and any(cause.startswith("network ") and label in cause for cause in causes):
+        if name and any(f"(label {networks.HARVESTER}{name})" in cause for cause in causes):
             yield _Setting(VLAN_CONFIG, config, f"sets up cluster network {name}")
 
 
