@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import manifest, vm
 from tests.cli.explain_vm_cases import OTHER, WORLD, Explainer, without
 from tests.forecasts.drain import vm_motion as motion
 from tests.model.node_updates import test_plan_progress as plans
@@ -77,6 +77,20 @@ def test_the_text(explain):
     assert "loss of a: every VM runs again; 1 VM: 1 restarts" in words
     assert any(line.startswith("NodeHealthCheck workers (a) frees the pods") for line in words)
     assert any(line.startswith("restarts shop/db: after") for line in words)
+
+
+def test_an_upgrade_with_a_cost(explain):
+    stops = motion.vmi("batch", on="b", spec={"evictionStrategy": "None"})
+    world = (*WORLD, vm(name="batch", runStrategy="Manual"), stops, motion.launcher("batch", "b"))
+    _, text = explain(*world, node="node/b", form="text")
+    _, page = explain(*world, node="node/b", form="html")
+    _, data = explain(*world, node="node/b")
+    _, drained = explain(*world, node="b", verb="drain", form="html")
+    said = "yes, at a cost: 1 VM would stay stopped."
+    assert f"possible {said}" in " ".join(text.split())
+    assert (said in page, "Yes, at a cost" in drained) == (True, True)
+    assert data["upgrade"]["stays_stopped"] == 1
+    assert explain(*WORLD)[1]["upgrade"]["stays_stopped"] == 0
 
 
 def test_a_node_whose_update_is_under_way():

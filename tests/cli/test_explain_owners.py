@@ -98,6 +98,18 @@ def test_who_remediates(check, objects, expected):
         assert line in found
 
 
+def test_the_machines_of_a_pool_are_only_marked():
+    objects = [capi_cluster(), capi_machine("m0", ("MachinePool", "mp"))]
+    said = (
+        "whether MachinePool mp replaces m0: Cluster API leaves that to its infrastructure provider"
+    )
+    for check, notes in (
+        (capi(unhealthyConditions=UNKNOWN), (said,)),
+        (capi(remediationTemplate=template()), ()),
+    ):
+        assert explain(check, Snapshot([*objects, SNR], complete=["*"])).notes == notes
+
+
 def test_a_machine_that_has_no_node_for_long():
     late = machine(
         "m0", phase="Provisioning", errorReason="InsufficientResources", errorMessage="no host"

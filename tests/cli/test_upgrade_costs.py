@@ -10,9 +10,11 @@ import pytest
 from tests.builders import claim, manifest
 from tests.cli.rehearsals import upgrade
 from tests.cli.test_upgrade import kubevirt, node, vm
+from tests.forecasts.drain import vm_motion as motion
 from virt_admit.cli.commands.drain import forecast
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.targets.closed_targets import TITLE
+from virt_admit.forecasts.upgrade import vm_interruptions
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import KUBEVIRT
@@ -88,6 +90,35 @@ def test_what_a_drain_may_do_to_hotplugged_disks_is_said_of_the_upgrade_too(rele
         each.name for cause in page.causes if cause.word == "is at risk" for each in cause.items
     ]
     assert sorted(shown) == ["shop/x", "shop/y"] * risky
+
+
+@pytest.mark.parametrize(
+    ("drains", "moved", "risky"),
+    [
+        (False, {}, True),  # a drain that begins now evicts the pod that attaches the disk
+        (True, {}, False),  # its drain has evicted it
+        (False, {"targetNodeDomainReadyTimestamp": motion.ago(5), "mode": "PostCopy"}, False),
+    ],
+)
+def test_the_risk_of_a_vm_that_migrates_is_said_alike(drains, moved, risky):
+    machine, vmi, *rest = with_disk("x", "a")
+    uid = {"migrationUid": "uid-evacuation-1", "sourceNode": "a", "targetNode": "b"}
+    since = {"startTimestamp": motion.ago(20)}
+    vmi.data["status"]["migrationState"] = uid | since | moved
+    move = motion.migration(of="x", phase="Running", drain=drains, since={"Running": 20})
+    cluster = seen([machine, vmi, *rest, move])
+    cluster.get(KUBEVIRT, "kubevirt", "kubevirt").data["status"] = {
+        "observedKubeVirtVersion": "v1.6.0"
+    }
+    (row,) = drain_plan.plan(cluster, "a").nodes[0].forecasts
+    once, often = (vm_interruptions._risk(row, moves, cluster) for moves in (1, 3))
+    assert row.state.migration is not None
+    assert ("nothing keeps the pod" in row.reason, once is not None) == (risky, risky)
+    assert ("once its migration has ended" in row.remedy) is risky
+    (later,) = rehearse(cluster, Options()).vms  # a drain of the next node
+    assert later.moves > 1
+    assert later.risk == often
+    assert often.remedy.startswith("migrate the VM before the drain")
 
 
 TAINT = [{"key": "dedicated", "effect": "NoSchedule"}]

@@ -53,6 +53,18 @@ def test_a_vm_that_cannot_migrate_needs_a_restart(ask):
     assert "estart the VM, which starts it with the change: virtctl restart etl -n vms" in told
 
 
+def test_a_vm_that_no_node_would_take_is_not_restarted(ask):
+    items = plugged(["LiveMigrate"], migrates=False)
+    for each in items:
+        if each["kind"] == "Node":
+            each["spec"]["taints"] = [{"key": "example.com/hold", "effect": "NoSchedule"}]
+    for told in (ask(items, "explain", "vm/etl", "-n", "vms"), ask(items, "scan")):
+        assert (
+            "with the change, but not before taint example.com/hold is off the nodes, as it would "
+            "stay Pending"
+        ) in told
+
+
 @pytest.mark.parametrize("methods", [["LiveMigrate"], ["Evict"], ["LiveMigrate", "Evict"]])
 def test_a_change_that_kubevirt_brings_by_itself_is_none(ask, methods):
     told = ask(plugged(methods), "explain", "vm/etl", "-n", "vms")

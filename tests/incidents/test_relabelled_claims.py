@@ -105,3 +105,15 @@ def test_no_label_is_blamed_that_is_not_known_to_differ(ask, change, sets):
     told = ask(items, "explain", "vm/db", "-n", "vms")
     assert "dump-x" not in told
     assert "nothing that was read says why" in told
+
+
+def test_the_restart_waits_for_the_taint_that_each_node_has(ask):
+    items = shared()
+    for each in items:
+        if each["kind"] == "Node":
+            each["spec"]["taints"] = [{"key": "example.com/hold", "effect": "NoSchedule"}]
+    told = ask(items, "explain", "vm/db", "-n", "vms")
+    assert (
+        "which labels the files for its launcher again, but not before taint example.com/hold is "
+        "off the nodes, as it would stay Pending. Back up"
+    ) in told

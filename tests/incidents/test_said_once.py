@@ -14,8 +14,8 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model.kubernetes.kinds import PVC
 from virt_admit.reports.drain.words import state_words
 
-from . import failures, fourth_look, starts
-from .machines import draining, failed, find, guest
+from . import failures, fourth_look, node_plugins, starts
+from .machines import draining, failed, find, guest, launcher_of
 
 LACKS = (
     "Live migration failed error encountered during MigrateToURI3 libvirt api call: "
@@ -170,3 +170,14 @@ def test_a_drain_of_all_nodes_says_no_while_an_operator_is_held(ask):
     assert f"{begin}from v2.6.5 to v4.8.0 is stuck for 55 min. 3 nodes can be drained." in said
     held = ask(operators.stored_version().items, "plan", "--for", "upgrade")
     assert "take v1alpha1 out of its status.storedVersions" in held
+
+
+def test_a_note_about_several_nodes(ask):
+    items = node_plugins.driver_with_a_selector().items  # w3 lacks the driver as well
+    note = "No volume of driver rook-ceph.rbd.csi.ceph.com can be mounted on this node"
+    text, page = (ask(items, "drain", "--all", *more) for more in ((), ("-o", "html")))
+    assert (text.count(note), page.count(note)) == (1, 1)
+    assert f"\n  note (also for w3): {note}" in text
+
+    items.remove(launcher_of(items, "train"))
+    assert f"\n  w2, w3: {note}" in ask(items, "drain", "--all")

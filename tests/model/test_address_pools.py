@@ -21,18 +21,18 @@ def full(*objects, complete=("*",)):
 
 
 def test_a_stale_entry():
-    assert 'still has entry "10" of pod vms/gone' in full(pool("10")).what
-    assert "belongs to a pod" in full(pool("200")).what  # out of the range
+    assert 'still has entry "10" of pod vms/gone' in full(pool("10")).reason
+    assert "belongs to a pod" in full(pool("200")).reason  # out of the range
 
 
 def test_keys_that_are_no_offsets():
     for key in ("\u00b2", "9" * 5000, "-1", ""):
-        assert "belongs to a pod" in full(pool(key)).what
+        assert "belongs to a pod" in full(pool(key)).reason
 
 
 def test_pods_that_are_not_known():
     assert (
-        full(pool("10"), complete=()).what
+        full(pool("10"), complete=()).reason
         == "whereabouts has no address left in 10.0.0.10 - 10.0.0.12"
     )
 

@@ -119,7 +119,7 @@ def shortage(objects, without=None):
     found = capacity.shortage(
         Snapshot(read, complete=[kind.resource for kind in everything - {without}]), "n2"
     )
-    return found.text if found is not None else ""
+    return found.reason if found is not None else ""
 
 
 @pytest.mark.parametrize("kind", WORLDS, ids=str)
@@ -178,7 +178,7 @@ def test_a_vm_that_is_pinned_lacks_a_node_and_not_room():
     pinned = Object(json.loads(json.dumps(BIG.data)))
     pinned.data["spec"]["nodeSelector"] = {"zone": "x"}
     found = capacity.shortage(Snapshot([*HOSTS, pinned, NS, kubevirt()], ["*"]), "n2")
-    assert (found.text.startswith("node for shop/db: on n3 "), found.remedy) == (
+    assert (found.reason.startswith("node for shop/db: on n3 "), found.remedy) == (
         True,
         "Let n3 take it first",
     )
@@ -188,7 +188,7 @@ def test_the_cache_of_the_webhook_gives_the_same_answer():
     for objects, _ in WORLDS.values():
         given = [*objects, NS, kubevirt()]
         found = capacity.shortage(in_webhook(given), "n2")
-        assert (found.text if found is not None else "") == shortage(objects)
+        assert (found.reason if found is not None else "") == shortage(objects)
 
 
 def test_the_vms_of_a_lost_node_are_placed_as_of_now():

@@ -55,7 +55,7 @@ PODS = (launcher("a", "w1"), launcher("b", "w2"), launcher("c", "w1", "Running")
 def test_the_pods_that_have_ended_are_named():
     found = ended_launchers.of(vmi("a", "b", "c"), complete(*PODS))
 
-    assert found.words == (
+    assert found.reason == (
         f"virt-handler on w1 does not find the launcher of the VM ({SAID}), because "
         "status.activePods of the VMI still names "
         "launcher pods that have ended: a (w1), b (w2)"

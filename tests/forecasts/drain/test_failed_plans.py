@@ -1,5 +1,7 @@
 """Many Plans of Forklift that failed: the work is that of one walk over the VMs."""
 
+import pytest
+
 from tests.builders import complete, manifest, vm
 from virt_admit.forecasts.drain.control import failed_plans, mac_addresses
 
@@ -57,3 +59,30 @@ def test_the_holders_of_addresses_are_found_once(monkeypatch):
     found = [failed_plans.of(each, cluster) for each in plans]
     assert all(each and "which that VM keeps" in each.reason for each in found)
     assert len(walked) == 40 + 20
+
+
+def provider(name, **spec):
+    own = {"type": "openshift"} | spec
+    return manifest("forklift.konveyor.io/v1beta1", "Provider", name, "mtv", spec=own)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_local"),
+    [
+        ({}, {"url": ""}, True),  # both of the cluster of Forklift
+        ({"url": "https://api.a:6443"}, {"url": "https://api.a:6443/"}, True),
+        ({}, {"url": "https://api.a:6443"}, False),
+        ({"url": "https://api.a:6443"}, {"url": "https://api.b:6443"}, False),
+        ({"type": "ovirt"}, {"type": "ovirt"}, False),
+        ({}, None, False),
+    ],
+)
+def test_two_providers_may_be_of_one_cluster(one, other, is_local):
+    moved, new = plan(1), source(1)
+    moved.data["spec"]["provider"] = {"source": HOST, "destination": HOST | {"name": "own"}}
+    new.data["metadata"] |= {"namespace": "there", "uid": "u9"}
+    others = [provider("own", **other)] if other is not None else []
+    cluster = complete(moved, source(1), new, provider("host", **one), *others)
+    found = failed_plans.of(moved, cluster)
+    told = "VM there/db1 exists already" if is_local else "VM there/db1 of Provider mtv/own may"
+    assert told in found.reason

@@ -57,7 +57,8 @@ def known(vmi, address="10.0.2.12", reports="True", said=SAID):
     )
     made = {"creationTimestamp": NOW}
     event = warning(pod, "Unhealthy", said, NOW, count=700, metadata=made)
-    node = manifest("v1", "Node", "a", status=status)
+    served = {"labels": {"kubevirt.io/schedulable": "true"}}
+    node = manifest("v1", "Node", "a", metadata=served, status=status)
     return Snapshot([vmi, pod, event, node], complete=["*"], time=NOW)
 
 

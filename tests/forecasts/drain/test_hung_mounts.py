@@ -83,7 +83,7 @@ def test_a_server_without_a_service_is_gone():
 )
 def test_a_server_whose_service_does_not_answer(volume, more, why):
     found = hung_mounts.of_pod(pod(), cluster(volume, *more))
-    assert f"is gone ({why})" in found.why
+    assert f"is gone ({why})" in found.reason
 
 
 def test_the_server_of_a_storage_class_is_named():
@@ -93,9 +93,9 @@ def test_the_server_of_a_storage_class_is_named():
     missing = (
         "no Service has this address, and NFSServer web/own of StorageClass nfs does not exist"
     )
-    assert missing in hung_mounts.of_pod(pod(), cluster(*objects)).why
+    assert missing in hung_mounts.of_pod(pod(), cluster(*objects)).reason
     server = manifest("nfs.rook.io/v1alpha1", "NFSServer", "own", "web")
-    assert "NFSServer" not in hung_mounts.of_pod(pod(), cluster(*objects, server)).why
+    assert "NFSServer" not in hung_mounts.of_pod(pod(), cluster(*objects, server)).reason
 
 
 @pytest.mark.parametrize(
@@ -109,14 +109,14 @@ def test_the_server_of_a_storage_class_is_named():
 )
 def test_a_server_outside_is_not_called_gone(objects):
     found = hung_mounts.of_pod(pod(), cluster(*objects))
-    assert "gone" not in found.why
-    assert "does not answer" in found.why
+    assert "gone" not in found.reason
+    assert "does not answer" in found.reason
     assert found.remedy.startswith("see whether w2 reaches")
 
 
 def test_an_address_near_those_of_services_may_be_a_host():
     found = hung_mounts.of_pod(pod(), cluster(share()))
-    assert found.why.endswith(
+    assert found.reason.endswith(
         "does not answer; no Service has this address: if it was that of one, that is gone"
     )
     assert found.remedy.startswith("see whether w2 reaches")
@@ -136,7 +136,7 @@ def static_pod(*command, name="kube-apiserver-m1", namespace="kube-system"):
 )
 def test_the_flag_of_the_control_plane_names_the_range(flag):
     found = hung_mounts.of_pod(pod(), cluster(share(), static_pod(*flag)))
-    assert f"its NFS server {GONE} is gone (no Service has this address)" in found.why
+    assert f"its NFS server {GONE} is gone (no Service has this address)" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -153,25 +153,25 @@ def test_the_flag_of_the_control_plane_names_the_range(flag):
 )
 def test_an_address_outside_of_the_range_is_that_of_a_host(objects, gone):
     found = hung_mounts.of_pod(pod(), cluster(share(), *objects))
-    assert "does not answer" in found.why
-    assert ("gone" in found.why) is gone
+    assert "does not answer" in found.reason
+    assert ("gone" in found.reason) is gone
 
 
 def test_a_pod_may_name_the_server_itself():
     found = hung_mounts.of_pod(pod(nfs={"server": GONE, "path": "/x"}), cluster(RANGE))
-    assert f"cannot unmount its volume: its NFS server {GONE} is gone" in found.why
+    assert f"cannot unmount its volume: its NFS server {GONE} is gone" in found.reason
     assert "kubectl" not in found.remedy
 
 
 def test_services_that_are_not_known_hide_nothing():
     found = hung_mounts.of_pod(pod(), cluster(share(), complete=("nodes", "persistentvolumes")))
-    assert "gone" not in found.why
+    assert "gone" not in found.reason
 
 
 def test_a_server_that_answers_is_not_called_gone():
     endpoint = {"conditions": {"ready": True}, "nodeName": "w1"}
     slices = endpoint_slice("nfs", "storage", endpoint)
-    assert "gone" not in hung_mounts.of_pod(pod(), cluster(share(), service(GONE), slices)).why
+    assert "gone" not in hung_mounts.of_pod(pod(), cluster(share(), service(GONE), slices)).reason
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from tests.forecasts.drain.vm_motion import node, vmi
 from virt_admit.forecasts.drain import typed_remedies
+from virt_admit.forecasts.drain.guests import restart_guard
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -50,3 +51,44 @@ def test_a_remedy_with_a_restart_waits_for_the_taint_that_each_node_has(shared):
     assert "virtctl restart" in found.remedy
     later = "but not before taint example.com/hold is off the nodes, as it would stay Pending: "
     assert (later in found.remedy) == shared
+
+
+HOLD = [{"key": "example.com/hold", "effect": "NoSchedule"}]
+OTHER = [{"key": "example.com/else", "effect": "NoSchedule"}]
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "says"),
+    [
+        ({}, {}, ""),
+        ({"taints": HOLD}, {}, ""),  # another node takes it
+        ({}, {"taints": HOLD}, ""),  # its own node takes it again
+        ({"unschedulable": True}, {}, ""),
+        ({"unschedulable": True}, {"taints": HOLD}, "a is uncordoned"),
+        ({"taints": HOLD}, {"taints": OTHER}, "a takes it again (taint example.com/hold)"),
+        ({"taints": HOLD}, {"taints": HOLD}, "taint example.com/hold is off the nodes"),
+    ],
+)
+def test_a_restart_waits_for_what_keeps_the_next_pod_off(own, others, says):
+    here, other = (node(name, labels={"kubevirt.io/schedulable": "true"}) for name in "ab")
+    here.data["spec"] |= own
+    other.data["spec"] |= others
+    running = vmi()
+    cluster = Snapshot([running, here, other], ["*"])
+    clause = f", but not before {says}, as it would stay Pending" if says else ""
+
+    assert restart_guard.later(running, cluster) == clause
+    unknown = Snapshot([running, here, other], ["pods"])  # there may be more nodes
+    assert restart_guard.later(running, unknown) == ""
+
+
+def test_a_remedy_is_guarded_once():
+    here = node("a", labels={"kubevirt.io/schedulable": "true"})
+    here.data["spec"]["taints"] = HOLD
+    cluster = Snapshot([vmi(), here], ["*"])
+    once = restart_guard.guarded("restart the VM: virtctl restart db -n shop", vmi(), cluster)
+
+    assert "restart the VM, but not before taint example.com/hold is off the nodes" in once
+    assert once.endswith(": virtctl restart db -n shop")
+    assert restart_guard.guarded(once, vmi(), cluster) == once
+    assert restart_guard.guarded("wait", vmi(), cluster) == "wait"

@@ -82,7 +82,7 @@ def test_a_claim_smaller_than_its_snapshot_is_always_refused(objects, said):
 def test_the_remedy_depends_on_what_makes_the_claim(metadata, objects, way):
     found = small(claim(**metadata), snapshot(), *objects)
 
-    assert found.way.startswith(way)
+    assert found.remedy.startswith(way)
     assert found.command == "kubectl describe pvc disk -n shop"
 
 
@@ -93,15 +93,15 @@ def test_the_remedy_depends_on_what_makes_the_claim(metadata, objects, way):
 def test_a_restore_that_has_ended_makes_no_claim_again(objects):
     found = small(claim(**RESTORE), snapshot(), kubevirt("v1.6.0"), *objects)
 
-    assert "make one of its name with 28Gi or more from VolumeSnapshot snap" in found.way
-    assert "KubeVirt makes none again, as VirtualMachineRestore back does not go on" in found.way
+    assert "make one of its name with 28Gi or more from VolumeSnapshot snap" in found.remedy
+    assert "KubeVirt makes none again, as VirtualMachineRestore back does not go on" in found.remedy
 
 
 def test_a_restore_that_cannot_be_read_may_go_on():
     objects = (claim(**RESTORE), snapshot(), kubevirt("v1.6.0"))
     found = small_claims.of(objects[0], "", Snapshot(objects, ["kubevirts"]))
 
-    assert "unless VirtualMachineRestore back goes on" in found.way
+    assert "unless VirtualMachineRestore back goes on" in found.remedy
 
 
 @pytest.mark.parametrize(

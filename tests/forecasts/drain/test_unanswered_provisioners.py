@@ -225,7 +225,7 @@ def test_backends_that_are_not_all_known() -> None:
     cluster = Snapshot([of(), backend(), config(REFUSED)], time=NOW)
     cause = trident_backends.of_class(of(), NONE_LEFT, cluster)
     assert cause is not None
-    assert cause.words.startswith("this may be because TridentBackend trident/tbe-1")
+    assert cause.reason.startswith("this may be because TridentBackend trident/tbe-1")
     assert "Secret" not in cause.remedy
 
 

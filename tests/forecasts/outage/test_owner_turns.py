@@ -88,6 +88,16 @@ def test_a_machine_set_deletes_its_machines():
     assert not found.unseen
 
 
+def test_a_machine_pool_is_left_to_its_provider():
+    own = [owned(name, "MachinePool", "pool") for name in ("n1", "n2", "n3")]
+    found = actor("n1", [NODES, list(management()), own])
+    assert (found.certain, found.refuses) == (False, "")
+    assert found.unseen == (
+        "whether MachinePool pool deletes machine-n1: Cluster API leaves that to its "
+        "infrastructure provider",
+    )
+
+
 @pytest.mark.parametrize(
     "deployment",
     [{"remediation": {"maxInFlight": 0}}, {"strategy": {"remediation": {"maxInFlight": "0%"}}}],

@@ -43,7 +43,7 @@ def unknown(*objects, error=ERROR, cluster=complete):
 def test_the_object_that_the_other_nodes_have_is_named():
     found = unknown(own("w1"), own("w2"), plugin())
 
-    assert found.words == (
+    assert found.reason == (
         f"driver {DRIVER} does not know w3 (node w3 was not found), so no volume is attached "
         "there: no AcmeNode w3 exists, as "
         "one does for w1, w2, although pod acme-csi-node-x of it runs there"
@@ -58,7 +58,7 @@ def test_the_object_that_the_other_nodes_have_is_named():
 def test_a_pod_that_is_broken_is_repaired_first():
     found = unknown(own("w1"), own("w2"), plugin(ready="False"))
 
-    assert "pod acme-csi-node-x is not ready" in found.words
+    assert "pod acme-csi-node-x is not ready" in found.reason
     assert "delete pod" not in found.remedy
 
 
@@ -69,7 +69,7 @@ def test_without_such_objects_only_the_error_says_so():
         (own("w1", "other.io"), own("w2", "other.io"), plugin()),
     ):
         found = unknown(*objects)
-        assert "exists, as one does" not in found.words
+        assert "exists, as one does" not in found.reason
         assert found.remedy.startswith(
             "see whether pod acme-csi-node-x registered w3 with the controller of the driver"
         )
@@ -78,7 +78,7 @@ def test_without_such_objects_only_the_error_says_so():
 def test_objects_that_may_exist_unread_are_not_missing():
     assert (
         "exists, as"
-        not in unknown(own("w1"), own("w2"), plugin(), cluster=lambda *some: Snapshot(some)).words
+        not in unknown(own("w1"), own("w2"), plugin(), cluster=lambda *some: Snapshot(some)).reason
     )
 
 

@@ -27,7 +27,7 @@ def test_a_node_without_room_and_who_has_it():
     others = [pod("r-1", running, "2200m"), pod("r-2", running, "2200m")]
     cluster = complete(refused, *others, pod("b", running, "7", "other", "w1"))
 
-    assert kubelet_refusals.of_pod(refused, cluster) == (
+    assert kubelet_refusals.of_pod(refused, cluster)[:2] == (
         "OutOfcpu, its pod requests 960m of cpu, and 7360m of 8 are in use",
         "free 320m of cpu on w3, where ReplicaSet batch/render requests 4400m",
     )
@@ -48,4 +48,4 @@ def test_a_node_without_room_and_who_has_it():
 )
 def test_other_pods(status, why):
     found = kubelet_refusals.of_pod(pod("p", status), complete())
-    assert (found and found.why) == why
+    assert (found and found.reason) == why

@@ -56,7 +56,8 @@ def test_an_event_names_the_volume_without_quorum(obj):
     found = lost_quorums.of_taint(KEY, complete(*known, said_of(obj), CONTROLLER))
 
     assert (
-        "no quorum on the node (pvc-1 of claim shop/data), and it keeps all pods off" in found.words
+        "no quorum on the node (pvc-1 of claim shop/data), and it keeps all pods off"
+        in found.reason
     )
     assert found.command == (
         "kubectl exec linstor-controller-x -n piraeus-datastore -- linstor resource list"
@@ -66,7 +67,7 @@ def test_an_event_names_the_volume_without_quorum(obj):
 def test_a_volume_of_another_storage_has_no_part_in_it():
     found = lost_quorums.of_taint(KEY, complete(CLAIM, POD, volume("nfs.csi.k8s.io"), said_of(POD)))
 
-    assert "no quorum on the node, and it keeps all pods off" in found.words
+    assert "no quorum on the node, and it keeps all pods off" in found.reason
     assert found.command == ""
 
 

@@ -63,7 +63,7 @@ def test_only_one_node_is_refused(spec: dict[str, object], made: bool) -> None:
     refused = found(*volumes("b", "old", spec, made=made))
     assert refused is not None
     assert refused.of_node
-    assert refused.words == (
+    assert refused.reason == (
         "NFS server 10.0.0.5 refuses new (10.0.7.23), while old has a volume of this export mounted"
     )
     assert command_of(refused.remedy) == "kubectl cordon new"

@@ -84,7 +84,7 @@ def test_other_storage_is_not_called_an_export():
     found = refused_owners.of(vmi(), SAID, complete(*disk("disk", **LOCAL)))
 
     assert (
-        found.words
+        found.reason
         == "the storage of volume root (claim disk, class shared) lets root change no owner"
     )
 
@@ -98,7 +98,7 @@ def test_without_a_path_the_only_volume_on_nfs_is_meant():
         vmi(claims=claims), WITHOUT_PATH, complete(*disk("disk", **NFS), *disk("data", **NFS))
     )
 
-    assert one.words.startswith("volume data (claim data, class shared) is on NFS")
+    assert one.reason.startswith("volume data (claim data, class shared) is on NFS")
     assert both is None
 
 
@@ -109,7 +109,7 @@ def test_a_file_that_qemu_may_not_open():
     )
     found = refused_owners.of(vmi(said), said, complete(*disk("disk", **NFS)))
 
-    assert found.words == (
+    assert found.reason == (
         "volume root (claim disk, class shared) is on NFS 192.0.2.1:/export, where user 107 (qemu) "
         "may not open its file"
     )

@@ -202,7 +202,7 @@ def kernels(*objects, said="modprobe: module disks not found"):
 def test_a_module_that_lacks_for_one_kernel():
     older = node("b", "5.14.0-427", "Rocky Linux 9.4 (Blue Onyx)")
     found = kernels(node(), older, loaded("b"))
-    assert found.words == "a runs kernel 5.14.0-503, while loader works with 5.14.0-427 on b"
+    assert found.reason == "a runs kernel 5.14.0-503, while loader works with 5.14.0-427 on b"
     assert "or boot it with 5.14.0-427; until then boot no other node with 5.14.0-5" in found.remedy
 
 
@@ -214,8 +214,9 @@ def test_a_kernel_is_not_the_cause():
 
 
 def test_many_pods_that_lack_a_module_are_compared_by_one_walk(monkeypatch):
-    boxes, walked = kernel_modules._boxes, []
-    monkeypatch.setattr(kernel_modules, "_boxes", lambda each: walked.append(each) or boxes(each))
+    boxes, walked = kernel_modules.container_statuses, []
+    counted = lambda each: walked.append(each) or boxes(each)  # noqa: E731
+    monkeypatch.setattr(kernel_modules, "container_statuses", counted)
     known = [node("b", "5.14.0-427"), loaded("b")]
     broken = [crashing(on=f"n{number}") for number in range(20)]
     nodes = [node(f"n{number}") for number in range(20)]

@@ -27,7 +27,7 @@ from tools import example_cluster
 from tools.example_vms import TIME
 from virt_admit.forecasts.drain.drain_plan import plan as drain
 from virt_admit.forecasts.repair.applying import applied
-from virt_admit.forecasts.repair.causes import added_nodes
+from virt_admit.forecasts.repair.causes import node_steps
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.planning import repair
 from virt_admit.forecasts.repair.repair_plan import CostClass, Goal, Proof
@@ -211,7 +211,7 @@ def test_the_plan_flips_the_verdict(name):
     plan = repair(broken, Goal.DRAIN)
 
     assert plan.reaches, plan.remaining
-    assert [(step.id, step.cost.kind) for step in plan.steps] == steps
+    assert [(step.id, step.cost.class_) for step in plan.steps] == steps
     assert {step.proof for step in plan.steps} <= {Proof.FLIPS, Proof.PART}
     assert drain(applied(plan.steps, broken)).drainable
     assert drain(carried_out(plan, broken)).drainable
@@ -447,6 +447,6 @@ def test_an_added_node_has_the_daemons_of_the_one_that_it_is_like():
             ("web", "ReplicaSet", "True"),
         )
     ]
-    made = added_nodes.step(node("a"), 1, cluster(*pods)).predicted
+    made = node_steps.added(node("a"), 1, cluster(*pods)).predicted
     names = [(each.kind, each.name, each.at("spec", "nodeName").text) for each in made]
     assert names == [("Node", "a-added-1", None), ("Pod", "csi-a-added-1", "a-added-1")]

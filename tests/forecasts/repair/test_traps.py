@@ -40,7 +40,7 @@ def steps(*objects, wishes=None, **more):
 
 
 def kinds(*objects, **more):
-    return [(step.id, step.cost.kind) for step in steps(*objects, **more)]
+    return [(step.id, step.cost.class_) for step in steps(*objects, **more)]
 
 
 def test_a_changed_eviction_strategy_is_not_live():
@@ -64,7 +64,7 @@ def test_a_vm_that_awaits_a_restart_has_no_live_steps():
 def test_a_vm_that_awaits_a_restart_is_not_copied():
     """The copy would not start, and the next restart would boot the new, empty disk."""
     (step,) = steps(vm(**NO_RWO, status=RESTART_REQUIRED), claim("root"), storage_class())
-    assert step.cost.kind is CostClass.RESTART
+    assert step.cost.class_ is CostClass.RESTART
     assert any("RestartRequired" in other.lower_because for other in step.alternatives)
 
 
@@ -242,7 +242,7 @@ def test_a_named_storage_class_is_used():
     (step,) = steps(*objects, wishes=Wishes(storage_class="zfs"))
     assert step.copies[0].storage_class == "zfs"
     (step,) = steps(*objects, wishes=Wishes(storage_class="none"))
-    assert step.cost.kind is CostClass.RESTART
+    assert step.cost.class_ is CostClass.RESTART
 
 
 def test_gitops_is_named():
@@ -385,7 +385,7 @@ def test_a_pool_restarts_its_vms_whatever_changes_in_its_template():
     assert plan.reaches
     # a restart by hand would be a second one
     assert changed(plan) == ({"VirtualMachinePool"}, {Command.PATCH})
-    assert {step.cost.kind for step in plan.steps} == {CostClass.RESTART}
+    assert {step.cost.class_ for step in plan.steps} == {CostClass.RESTART}
     assert all("all at once unless its maxUnavailable is lower" in step.risk for step in plan.steps)
     assert plan.steps[0].patched[0].patch[-1].path[:3] == ("spec", "virtualMachineTemplate", "spec")
 
@@ -394,7 +394,7 @@ def test_a_pool_that_waits_for_restarts_changes_the_placement_live():
     plan = pool_of_two("opportunistic")
     assert plan.reaches
     assert changed(plan) == ({"VirtualMachinePool"}, {Command.PATCH})
-    assert {step.cost.kind for step in plan.steps} == {CostClass.NOTHING}
+    assert {step.cost.class_ for step in plan.steps} == {CostClass.NOTHING}
 
 
 def test_the_vms_of_an_unmanaged_pool_are_changed_themselves():
@@ -433,7 +433,7 @@ def test_a_bridge_is_made_by_a_person_where_nothing_else_is_missing():
     )
 
     assert step.title == "make bridge br1 on b or c"
-    assert (step.subject.name, step.takes_effect, step.cost.kind) == (
+    assert (step.subject.name, step.takes_effect, step.cost.class_) == (
         "b",
         TakesEffect.PERSON,
         CostClass.DECISION,

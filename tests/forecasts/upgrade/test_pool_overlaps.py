@@ -56,6 +56,20 @@ def test_a_node_is_updated_with_one_pool(roles: list[str], stops: list[str], say
     assert all(note.startswith(says) for note in notes)
 
 
+def test_a_node_that_no_pool_selects_is_left_out_as_well() -> None:
+    pools = [pool(name, name) for name in ("master", "worker")]
+    other = node("b", {"node-role.kubernetes.io/worker": ""})
+    for had, stops in (("rendered-infra-0", ["PoolMissing:a"]), ("", [])):
+        own = node("a", {"node-role.kubernetes.io/infra": ""})
+        own.data["metadata"]["annotations"] = {CURRENT: had} if had else {}
+        found = rehearse(Snapshot([own, other, *pools], ("*",)), Options())
+
+        assert [str(stop.problem) for stop in found.stops] == stops
+        assert found.possible is not bool(stops)
+        assert {name for wave in found.waves for name in wave.nodes} == {"b"}
+        assert not any("reaches it" in each for each in found.rests_on)
+
+
 def test_what_is_unread_does_not_hide_a_node_without_a_pool() -> None:
     roles = {f"node-role.kubernetes.io/{role}": "" for role in ("worker", "infra", "gpu")}
     pools = [pool(name, name) for name in ("worker", "infra", "gpu")]

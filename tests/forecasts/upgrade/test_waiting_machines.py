@@ -14,6 +14,7 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE
 CAPI = "cluster.x-k8s.io/v1beta2"
 NOW, LONG, SHORT = "2026-01-01T12:00:00Z", "2026-01-01T08:40:00Z", "2026-01-01T11:30:00Z"
 LABELS = {"cluster.x-k8s.io/deployment-name": "md", "cluster.x-k8s.io/cluster-name": "prod"}
+OF_POOL = {"owner-kind": "MachinePool", "owner-name": "mp", "cluster-namespace": "fleet"}
 NO_HOST = {
     "type": "InfrastructureReady",
     "status": "False",
@@ -187,3 +188,36 @@ def test_the_number_at_once_is_that_of_both_limits():
         Driver.CLUSTER_API, Snapshot([node("a"), machine("m-a", "a"), deployment()]), None, ["a"]
     )
     assert (pool.capacity, pool.limit) == (1, "maxSurge + maxUnavailable")
+
+
+@pytest.mark.parametrize(
+    ("driver", "says"),
+    [
+        (
+            Driver.CLUSTER_API,
+            "c is not counted: the infrastructure provider of MachinePool fleet/mp replaces it",
+        ),
+        (
+            Driver.PLAIN,
+            "the infrastructure provider of MachinePool fleet/mp decides on the order of c, and "
+            "whether it drains it",
+        ),
+    ],
+)
+def test_nodes_of_a_machine_pool_are_named(driver, says):
+    notes = {f"cluster.x-k8s.io/{key}": value for key, value in OF_POOL.items()}
+    own = node("c", runs_vms=False)
+    own.data["metadata"]["annotations"] = notes
+    others = [node(name, runs_vms=False) for name in "ab"]
+    machines = [machine(f"m-{name}", name, new=True) for name in "ab"]
+    cluster = Snapshot([own, *others, *machines, deployment()], complete=["*"], time=NOW)
+    found = rehearsal.rehearse(cluster, Options(driver, from_start=True), forecast_only=True)
+
+    assert [each for each in found.rests_on if "MachinePool" in each] == [says]
+    assert ("c" in {name for wave in found.waves for name in wave.nodes}) is (
+        driver != "cluster-api"
+    )
+    own.data["metadata"]["annotations"]["cluster.x-k8s.io/owner-kind"] = "MachineSet"
+    other = Snapshot([own, *others, *machines, deployment()], complete=["*"], time=NOW)
+    again = rehearsal.rehearse(other, Options(driver, from_start=True), forecast_only=True)
+    assert not any("MachinePool" in each for each in again.rests_on)

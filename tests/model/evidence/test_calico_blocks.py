@@ -43,7 +43,7 @@ def controllers(ready):
 
 def test_a_node_that_is_gone_has_a_block():
     full = found(affinity("n1", FIRST), affinity("old", SECOND))
-    assert full.what == (
+    assert full.reason == (
         "Calico has no free block of addresses for n2: all 2 blocks of IPPool pods (10.1.0.0/25) "
         "are taken, 1 of them by nodes that do not exist (old)"
     )
@@ -101,7 +101,7 @@ def test_a_block_with_the_address_of_a_vm_is_not_deleted(address):
 )
 def test_no_node_is_gone(affinities, complete):
     full = found(*affinities, complete=complete)
-    assert "do not exist" not in full.what
+    assert "do not exist" not in full.reason
     assert full.remedy.startswith("add an IP pool")
 
 
@@ -111,8 +111,8 @@ def test_no_node_is_gone(affinities, complete):
 def test_a_pool_that_is_not_for_pods_has_no_block_left_for_them(uses, counts):
     other = manifest(CRD, "IPPool", "other", spec={"cidr": "10.9.0.0/24", "allowedUses": uses})
     full = found(affinity("n1", FIRST), affinity("n2", SECOND), other)
-    assert ("2 of 6 blocks" in full.what) is counts
-    assert ("all 2 blocks of IPPool pods" in full.what) is not counts
+    assert ("2 of 6 blocks" in full.reason) is counts
+    assert ("all 2 blocks of IPPool pods" in full.reason) is not counts
 
 
 def test_a_controller_that_could_not_be_read_may_run():
@@ -125,10 +125,10 @@ def test_the_blocks_are_read_once_for_all_pods(monkeypatch):
     blocks, walks = calico_blocks._blocks, []
     monkeypatch.setattr(calico_blocks, "_blocks", lambda each: walks.append(each) or blocks(each))
     cluster = Snapshot([POOL, *NODES, affinity("n1", FIRST)], ["*"])
-    assert {full_ranges.of(SAID, "n2", cluster).what for _ in range(3)}
+    assert {full_ranges.of(SAID, "n2", cluster).reason for _ in range(3)}
     assert len(walks) == 1
 
 
 def test_no_pool_is_known():
     full = full_ranges.of(SAID, "n2", Snapshot(NODES, ["*"]))
-    assert full.what == "Calico has no free block of addresses for n2"
+    assert full.reason == "Calico has no free block of addresses for n2"

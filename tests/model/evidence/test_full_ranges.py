@@ -41,7 +41,7 @@ def found(*objects, said=FULL, complete=("*",)):
 
 def test_what_was_left():
     full = found(node(podCIDR="10.9.2.0/28"), *pods(3), *pods(1, "10.9.3."))
-    assert full.what == (
+    assert full.reason == (
         "n2 has no pod address left in 10.9.2.1-10.9.2.14, although only 3 pods there have one of "
         "these 14: the others were left by pods that are gone"
     )
@@ -52,7 +52,7 @@ def test_what_was_left():
 
 def test_it_is_full_in_truth():
     full = found(node(podCIDRs=["fd00::/64", "10.9.2.0/28"]), *pods(13))
-    assert full.what.endswith("left in 10.9.2.1-10.9.2.14: its pods have 13 of these 14")
+    assert full.reason.endswith("left in 10.9.2.1-10.9.2.14: its pods have 13 of these 14")
     assert "/var/lib/cni" not in full.remedy
     assert full.of_node
 
@@ -60,8 +60,8 @@ def test_it_is_full_in_truth():
 def test_a_small_range_is_full_without_its_gateway():
     small = {"said": SAID.format("10.9.2.1-10.9.2.6")}
     own = [pod for pod in pods(6) if pod.at("status", "podIP").text != "10.9.2.1"]
-    assert "its pods have 5 of these 6" in found(node(podCIDR="10.9.2.0/29"), *own, **small).what
-    assert "only 4 pods" in found(node(podCIDR="10.9.2.0/29"), *own[:4], **small).what
+    assert "its pods have 5 of these 6" in found(node(podCIDR="10.9.2.0/29"), *own, **small).reason
+    assert "only 4 pods" in found(node(podCIDR="10.9.2.0/29"), *own[:4], **small).reason
 
 
 def test_a_pod_has_an_address_of_each_family():
@@ -70,9 +70,9 @@ def test_a_pod_has_an_address_of_each_family():
         first = {"ip": pod.data["status"]["podIP"]}
         pod.data["status"]["podIPs"] = [first, {"ip": f"10.9.2.{each + 2}"}]
     dual = node(podCIDR="fd00:2::/64", podCIDRs=["fd00:2::/64", "10.9.2.0/28"])
-    assert "its pods have 13 of these 14" in found(dual, *own).what
+    assert "its pods have 13 of these 14" in found(dual, *own).reason
     other = found(dual, *own, said=SAID.format("10.9.2.1-10.9.2.200"))
-    assert "only 13 pods there have one of these 200" in other.what
+    assert "only 13 pods there have one of these 200" in other.reason
 
 
 def test_pods_that_are_not_known_may_have_them():
@@ -93,7 +93,7 @@ def test_an_address_of_ipv6():
         *pods(2, "fd00:2::"),
         said=SAID.format("fd00:2::1-fd00:2::fe"),
     )
-    assert "only 2 pods there have one of these 254" in full.what
+    assert "only 2 pods there have one of these 254" in full.reason
 
 
 CILIUM = "unable to allocate IP via local cilium agent: [POST /ipam][502] postIpamFailure {}"
@@ -115,7 +115,7 @@ def cilium(*, admits="110", own=("10.9.2.1", "10.9.2.14")):
 @pytest.mark.parametrize("said", ["range is full", "all pod CIDR ranges are exhausted"])
 def test_the_range_that_cilium_has_of_a_node_is_full(said):
     full = found(*cilium(), *pods(13)[1:], said=CILIUM.format(said))
-    assert full.what == (
+    assert full.reason == (
         "n2 has no free pod address: its range 10.9.2.0/28 has 14, of which 12 are of its pods and "
         "2 of Cilium, and its kubelet admits 110 pods"
     )
@@ -130,10 +130,10 @@ def used_up(*objects):
 
 def test_each_address_of_a_node_is_used():
     of_cilium = used_up(*cilium(), *pods(13)[1:])
-    assert "10.9.2.0/28 has 14" in of_cilium.what
+    assert "10.9.2.0/28 has 14" in of_cilium.reason
     flannel, _ = cilium()
     flannel.data["spec"] = {"podCIDR": "10.9.2.0/28"}
-    assert "of which 13 are of its pods, and" in used_up(flannel, *pods(14)[1:]).what
+    assert "of which 13 are of its pods, and" in used_up(flannel, *pods(14)[1:]).reason
 
 
 def ended(number):
@@ -159,12 +159,12 @@ def test_an_address_may_be_free(objects):
 
 def test_cilium_gives_no_address_although_few_pods_have_one():
     full = found(*cilium(), *pods(3)[1:], said=CILIUM.format("range is full"))
-    assert full.what == (
+    assert full.reason == (
         "Cilium has no address left on n2, although its pods have only 2 of the 12 of its range "
         "10.9.2.0/28"
     )
     assert "cilium-dbg status --verbose" in full.remedy
-    assert found(said=CILIUM.format("range is full")).what == "Cilium has no address left on n2"
+    assert found(said=CILIUM.format("range is full")).reason == "Cilium has no address left on n2"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_cilium_gives_no_address_although_few_pods_have_one():
     ],
 )
 def test_other_plugins(said, what):
-    assert what in found(said=said).what
+    assert what in found(said=said).reason
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.node_updates.operators import node_removals
-from virt_admit.model.node_updates.operators.node_removals import Removal
+from virt_admit.model.node_updates.operators.cordons import Cordon
 
 NOW, DRAINED, BORN = "2026-06-01T12:00:00Z", "2026-06-01T09:01:00Z", "2026-05-01T00:00:00Z"
 NODE_A: dict[str, Any] = {
@@ -100,7 +100,7 @@ def pool(**spec: str) -> dict[str, Any]:
     }
 
 
-def removal(*objects: dict[str, Any], complete: Any = ("*",)) -> Removal:
+def removal(*objects: dict[str, Any], complete: Any = ("*",)) -> Cordon:
     own = Object(NODE_A)
     cluster = Snapshot([own, *map(Object, objects)], complete=list(complete), time=NOW)
     found = node_removals.of_node(own, cluster)

@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import command_of
 from virt_admit.model.node_updates.operators import paused_pools, release_refusals
+from virt_admit.reports.upgrade import text
 
 SUPPORTED = (
     "KubeletMinorVersionUpgradeable: Kubelet minor version (1.27.9) on node w is behind the "
@@ -154,4 +155,10 @@ def test_a_kubelet_is_old_as_no_pool_selects_its_node():
     assert command_of(found.remedy) == (
         "kubectl label node w node-role.kubernetes.io/worker= --overwrite"
     )
-    assert any("no update reaches it" in each for each in rehearse(cluster, Options()).rests_on)
+    result = rehearse(cluster, Options())
+    assert [str(stop.problem) for stop in result.stops] == ["PoolMissing:w"]
+    said = text.text(result)
+    assert said.startswith("No: the upgrade leaves out 1 node.\n")
+    assert said.count("no MachineConfigPool selects node w") == 1
+    assert "kube-apiserver is not Upgradeable (R): as of w above: KubeletMinorVersion" in said
+    assert "\n  to do: the same as at w\n" in said

@@ -12,6 +12,7 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
 from virt_admit.model.messages import command_of
 from virt_admit.model.node_updates import cordoners, plan_progress, upgrade_plans
+from virt_admit.model.node_updates.operators import cordons
 
 NOON, BEFORE = "2026-01-01T12:00:00Z", "2026-01-01T11:40:00Z"
 GROUP, HASH, HOST = "upgrade.cattle.io", "f00d", "kubernetes.io/hostname"
@@ -276,7 +277,7 @@ def test_a_deleted_plan_uncordons_nothing():
     assert "sys/apply-b-x has been in ImagePullBackOff for 24 h (pulling image x)" in cordon.waits
     assert command_of(cordon.remedy) == "kubectl delete job apply-b -n sys"
     assert "then uncordon the node (kubectl uncordon b)" in cordon.remedy
-    assert cordoners.KEEP not in cordon.words
+    assert cordons.KEEP not in cordon.words
 
 
 @pytest.mark.parametrize("pod", [held(JUST_NOW), pod("drain")])

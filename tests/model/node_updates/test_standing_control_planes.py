@@ -3,6 +3,8 @@ Machine may be deleted by hand."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,8 +13,10 @@ from tests.healthy.parts import ago
 from virt_admit.forecasts.drain.control import held_operators
 from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.model.evidence import complaints
-from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DEPLOYMENT, POD, Kind
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.node_updates.operators import standing_control_planes
 
 GROUP = "controlplane.cluster.x-k8s.io/v1alpha3"
 ROLLS = {"type": "MachinesSpecUpToDate", "status": "False", "lastTransitionTime": ago(hours=5)}
@@ -237,3 +241,36 @@ def test_a_condition_that_says_no_cause_hides_no_other(more: dict[str, str]) -> 
     scaling = Object(owner(SCALES, etcd(**more)))
     (found,) = complaints.lasting(scaling, Snapshot([scaling], ["*"], time=ago()))
     assert found.about == "Ready is False (ScalingDown)"
+
+
+class _Counted(Snapshot):
+    look_ups = 0
+
+    def known(self, kind: Kind, namespace: str | None = None) -> Sequence[Object]:
+        self.look_ups += kind in (CAPI_MACHINE, DEPLOYMENT, POD)
+        return super().known(kind, namespace)
+
+
+def test_the_machines_are_gone_through_once_for_all_control_planes() -> None:
+    items = [*NODES, *map(api, ("cp-b", "cp-c")), provider("v0.5.12")]
+    for number in range(60):
+        one, own = owner(), copy.deepcopy(MACHINES)
+        one["metadata"]["name"] = f"cp{number}"
+        for each in own:
+            each["metadata"]["ownerReferences"][0]["name"] = f"cp{number}"
+            each["metadata"]["name"] += f"-{number}"
+        items += [one, *own]
+    cluster = _Counted(map(Object, items), ["*"], time=ago())
+
+    assert len(standing_control_planes.held(cluster)) == 60
+    assert cluster.look_ups < 20
+
+
+@pytest.mark.parametrize("has_machines", [True, False])
+def test_machines_that_could_not_be_read_may_be_those_that_are_made(has_machines: bool) -> None:
+    objects = [owner(), *(MACHINES if has_machines else ())]
+    cluster = Snapshot(map(Object, objects), ["nodes"], time=ago())
+
+    with pytest.raises(Unseen):
+        standing_control_planes.of(Object(owner()), cluster)
+    assert standing_control_planes.held(cluster) == ()

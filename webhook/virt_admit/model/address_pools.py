@@ -12,13 +12,15 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NAD, POD, Kind
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 
 IP_POOL: Final = Kind("whereabouts.cni.cncf.io", ("v1alpha1",), "ippools", "IPPool")
 RESERVATION: Final = Kind(
@@ -33,14 +35,7 @@ _FULL: Final = re.compile(
 _NETWORK: Final = re.compile(r'to network "([\w.-]{1,250})"')
 
 
-class FullRange(NamedTuple):
-    """A range of whereabouts that has no address left."""
-
-    what: str
-    remedy: str
-
-
-def full_range(said: str, cluster: Cluster) -> FullRange | None:
+def full_range(said: str, cluster: Cluster) -> Problem | None:
     """Return what it means that a pod gets no address of a range; None:
     the words do not say that.
     """
@@ -58,13 +53,13 @@ def full_range(said: str, cluster: Cluster) -> FullRange | None:
     widen = f"widen the range (range_end) in {of}"
     pool = next((each for each in cluster.known(IP_POOL) if _begin(each, first) is not None), None)
     if pool is None:
-        return FullRange(what, typed(widen, "kubectl get ippools.whereabouts.cni.cncf.io -A"))
+        return Problem(what, typed(widen, "kubectl get ippools.whereabouts.cni.cncf.io -A"))
     edit = shell("kubectl", "edit", IP_POOL.resource, argument(pool.name), "-n", pool.namespace)
     stale = list(_stale(pool, first, last, cluster))
     if not stale and unlisted(cluster, POD):
-        return FullRange(what, f"{widen}; see it: {edit}")
+        return Problem(what, f"{widen}; see it: {edit}")
     if not stale:
-        return FullRange(
+        return Problem(
             f"{what}; every entry of {pool.kind} {pool.full_name} belongs to a pod",
             f"{widen}; see it: {edit}",
         )
@@ -76,7 +71,7 @@ def full_range(said: str, cluster: Cluster) -> FullRange | None:
         f"remove entr{'ies' if several else 'y'} {keys} from {pool.kind} {pool.full_name}"
         f"{_reserved({pod for _, pod in stale}, cluster)}, or {widen}"
     )
-    return FullRange(f"{what}; {pool.kind} {pool.full_name} still has {gone}", typed(remove, edit))
+    return Problem(f"{what}; {pool.kind} {pool.full_name} still has {gone}", typed(remove, edit))
 
 
 def _full_name(network: str, cluster: Cluster) -> str:
@@ -148,9 +143,5 @@ def _stale(pool: Object, first: str, last: str, cluster: Cluster) -> Iterator[tu
         if not isinstance(reference, str) or "/" not in reference or not _OFFSET.fullmatch(key):
             continue
         namespace, _, name = reference.partition("/")
-        try:
-            gone = cluster.get(POD, namespace, name) is None
-        except Unseen:
-            continue
-        if gone and low <= begin + int(key) <= high:
+        if is_absent(cluster, POD, namespace, name) and low <= begin + int(key) <= high:
             yield key, reference

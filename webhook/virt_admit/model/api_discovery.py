@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import webhook_bundles
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import API_SERVICE, DEPLOYMENT, NAMESPACE, SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import names
 
 READS: Final[Reads] = {
@@ -79,10 +79,7 @@ def remedy(api_service: Object, cluster: Cluster) -> ApiRemedy:
     service = api_service.at("spec", "service")
     namespace, name = service["namespace"].text or "", service["name"].text or ""
     delete = about("delete", api_service, API_SERVICE)
-    try:
-        exists = bool(name) and cluster.get(SERVICE, namespace, name) is not None
-    except Unseen:
-        exists = True
+    exists = bool(name) and not is_absent(cluster, SERVICE, namespace, name)
     expired = webhook_bundles.served_expired(api_service)
     if expired and (deployment := _deployment(namespace, name, cluster)) is not None:
         words = f"restart Deployment {deployment.full_name}, which serves a certificate {expired}"

@@ -25,9 +25,25 @@ def find(cluster: Cluster, kind: Kind, namespace: str, name: str | None) -> Obje
         return None
 
 
+def fields(cluster: Cluster, kind: Kind, namespace: str, name: str | None) -> Field:
+    """Return an object that is known, for a look at its fields: they are absent if it is not, does
+    not exist, or no name is given.
+    """
+    found = find(cluster, kind, namespace, name)
+    return found.root if found is not None else Field(None)
+
+
 def volume_of(claim: Object | None, cluster: Cluster) -> Object | None:
     """Return the known volume to which a claim is bound; None: none, or no claim is given."""
     return find(cluster, PV, "", claim.at("spec", "volumeName").text) if claim is not None else None
+
+
+def csi_of(claim: Object | None, cluster: Cluster) -> Field:
+    """Return the driver and the handle of the volume of a claim; absent: it has none, or that could
+    not be read.
+    """
+    volume = volume_of(claim, cluster)
+    return volume.at("spec", "csi") if volume is not None else Field(None)
 
 
 def find_named(cluster: Cluster, kind: Kind, name: str | None) -> Object | None:

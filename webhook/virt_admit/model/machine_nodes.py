@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -26,6 +26,15 @@ CAPI_SPACE: Final = "cluster.x-k8s.io/cluster-namespace"
 """The annotation of a Node with the namespace of that Machine."""
 OWNER: Final = "machine.openshift.io/machine"
 """The annotation of a Node with ``namespace/name`` of its Machine of OpenShift."""
+
+MACHINE_POOL: Final = "MachinePool"
+"""The kind whose infrastructure provider replaces the nodes, and decides whether it drains them."""
+_OWNER_KIND: Final = "cluster.x-k8s.io/owner-kind"
+_OWNER_NAME: Final = "cluster.x-k8s.io/owner-name"
+POOL_READS: Final[Reads] = {
+    NODE: tuple(f"metadata.annotations.{key}" for key in (_OWNER_KIND, _OWNER_NAME, CAPI_SPACE))
+}
+"""The fields that name the MachinePool of a Node."""
 
 READS: Final[Reads] = {
     CAPI_MACHINE: ("spec.clusterName", "spec.providerID", "status.nodeRef.name"),
@@ -43,11 +52,19 @@ def node_name(machine: Object, cluster: Cluster) -> str:
     or its Node is one of another cluster.
     """
     name = machine.at("status", "nodeRef", "name").text or ""
-    try:
-        node = cluster.get(NODE, "", name) if name else None
-    except Unseen:
-        return name
+    node = find(cluster, NODE, "", name)
     return "" if node is not None and _is_of_another(machine, node) else name
+
+
+def machine_pool(node: Object) -> str:
+    """Return namespace and name of the MachinePool of a Node; empty: it has none.
+
+    A Node says it with and without a Machine (machinepool_controller_noderef.go#patchNodes).
+    """
+    notes = node.annotations
+    if notes.get(_OWNER_KIND) != MACHINE_POOL or not (name := notes.get(_OWNER_NAME)):
+        return ""
+    return "/".join(filter(None, (notes.get(CAPI_SPACE), name)))
 
 
 def emptied_node(machine: Object, cluster: Cluster) -> str:

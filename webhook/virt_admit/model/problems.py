@@ -62,6 +62,7 @@ class ProblemCause(enum.StrEnum):
     POOL_NODES = "PoolNodesUnavailable"
     POOL_INVALID = "PoolLimitInvalid"
     POOL_AMBIGUOUS = "PoolAmbiguous"
+    POOL_MISSING = "PoolMissing"
     MACHINE_WAITS = "MachineWaits"
     """A Machine does not become a Node."""
     START_TOO_SHORT = "MachineStartTimeTooShort"

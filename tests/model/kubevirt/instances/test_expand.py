@@ -5,7 +5,7 @@ and what cannot be seen of them.
 import pytest
 
 from tests.builders import NAMESPACE, instancetype, kubevirt, manifest, partial, vm
-from virt_admit.model.kubernetes.cluster import NOTHING, Snapshot, Unseen
+from virt_admit.model.kubernetes.cluster import NOTHING, AbsentObject, Snapshot, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.expand import REVISION_OF, expand, strategy
@@ -97,6 +97,8 @@ def test_instance_types_are_found_by_kind(word, kind):
 def test_what_cannot_be_seen_of_an_instance_type(named, objects, complete, unseen):
     machine = expand(vm(instancetype=named), Snapshot(objects, complete))
     assert machine.unseen == (unseen,)
+    is_read = unseen.endswith(", which does not exist")
+    assert all(isinstance(each, AbsentObject) is is_read for each in machine.unseen)
     assert not machine.gpus.field.present
 
 

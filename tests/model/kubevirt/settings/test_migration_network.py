@@ -55,7 +55,7 @@ def test_only_a_handler_that_ended_by_itself_lacks_an_address(
 ) -> None:
     sick = handler("a", **ended)
     found = migration_network.fault(sick, complete(KUBEVIRT, NAD, sick))
-    assert (found is not None and "has no ipam" in found.why) is blamed
+    assert (found is not None and "has no ipam" in found.reason) is blamed
 
 
 def test_a_network_whose_routers_give_addresses_is_not_blamed() -> None:

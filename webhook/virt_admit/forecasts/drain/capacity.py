@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import parallel_migrations
 from virt_admit.model.messages import count, names, shorten
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.packing import Item, Packing, one_by_one, pack
 
@@ -102,18 +103,9 @@ def _item(leaving: Leaving) -> Item:
     )
 
 
-class LackOfRoom(NamedTuple):
-    """Why a VM of a node finds no place elsewhere."""
-
-    text: str
-    """What it lacks, with the name of the VM: ``room for shop/db: on b 3Gi missing``."""
-    remedy: str
-    """As the beginning of a sentence."""
-
-
-def shortage(cluster: Cluster, node: str) -> LackOfRoom | None:
-    """Return which VM of a node would find no place if it were drained now,
-    and what is short on which node.
+def shortage(cluster: Cluster, node: str) -> Problem | None:
+    """Return which VM of a node would find no place if it were drained now, and what is short on
+    which node: ``room for shop/db: on b 3Gi missing``. The remedy is the beginning of a sentence.
 
     None: all of them find room, or that cannot be determined, because the node, pods or anything
     else that decides on it cannot be read, or there are more than ``MOST_PODS`` or ``MOST_PAIRS``.
@@ -135,7 +127,7 @@ def shortage(cluster: Cluster, node: str) -> LackOfRoom | None:
     for vmi, moves in moving:
         refused = quotas.refusal(vmi, cluster) if moves else None
         if refused is not None:
-            return LackOfRoom(
+            return Problem(
                 f"room in a quota for {vmi.full_name}: {refused.reason}", "Raise the quota first"
             )
     if sum(_is_linked(vmi) for vmi, _ in moving) * len(cluster.known(NODE)) > MOST_LINKED_PAIRS:
@@ -167,7 +159,7 @@ def _moving(cluster: Cluster, node: str) -> Iterator[tuple[Object, bool]]:
             yield vmi, False
 
 
-def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> LackOfRoom:
+def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> Problem:
     """Return the first VM without a place, and the node on which the fewest causes keep it off once
     the others are placed.
     """
@@ -181,7 +173,7 @@ def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> L
     }
     more = f" and {count(len(others), 'more VM')}" if others else ""
     if not hosts:
-        return LackOfRoom(
+        return Problem(
             f"node for {vmi.full_name}{more}: no other one runs KubeVirt", "Add one first"
         )
     name, why = min(
@@ -189,11 +181,11 @@ def _explain(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> L
         key=lambda item: (not item[1].endswith("missing"), item[1].count("; "), item[0]),
     )
     if all("missing" in cause for cause in why.split("; ")):
-        return LackOfRoom(
+        return Problem(
             f"room for {vmi.full_name}{more}: on {name} {shorten(why, 80)}",
             "Free or add room first",
         )
-    return LackOfRoom(
+    return Problem(
         f"node for {vmi.full_name}{more}: on {name} {shorten(why, 80)}", _first(name, why)
     )
 

@@ -6,8 +6,14 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
+from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.guests import paused_guests
-from virt_admit.forecasts.drain.states import vm_states_failures, vm_states_times
+from virt_admit.forecasts.drain.states import (
+    vm_states_failures,
+    vm_states_outcomes,
+    vm_states_times,
+)
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.drain.targets import awaited_volumes, rejected_targets
 from virt_admit.forecasts.placement import (
     candidates,
@@ -19,7 +25,11 @@ from virt_admit.forecasts.placement import (
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, unattached_networks
-from virt_admit.forecasts.placement.components.drivers import driver_faults, refusing_storage
+from virt_admit.forecasts.placement.components.drivers import (
+    drbd_protocols,
+    driver_faults,
+    refusing_storage,
+)
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.refusals import (
     refused_managers,
@@ -55,6 +65,8 @@ READS: Final = union(
     unattached_networks.READS,
     left_taints.READS,
     lost_quorums.READS,
+    drbd_protocols.READS,
+    failed_starts.READS,
     rejected_targets.READS,
     static_cpus.READS,
     unreached_settings.READS,
@@ -85,6 +97,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
         return without
     if unattached := awaited_volumes.doubt(vmi, cluster):
         return unattached
+    if failing := failed_starts.doubt(vmi, target, cluster):
+        return failing
     if refused := pod_security.doubt(vmi, cluster):
         return refused._replace(
             remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster))
@@ -120,16 +134,21 @@ def _of_disks(vmi: Object, cluster: Cluster) -> Problem | None:
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
         remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"
         return Problem(reason, typed(remedy, typed_remedies.shut_down_by_drains(vmi, "None")))
-    return None
+    return drbd_protocols.doubt(namespace, claims, cluster)
 
 
-def side_effect(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return what a drain that ends may do to the disks of a guest that migrates; None: nothing.
+def side_effect(vmi: Object, state: VmState, cluster: Cluster) -> Problem | None:
+    """Return what a drain that ends may do to the disks of a guest that migrates; None: nothing, or
+    its drain has begun, which evicts the other pods at once.
 
     The pod that attaches them may be evicted before the guest has left, which then pauses at an
     error (kubevirt/kubevirt#13523).
     """
     if versions.has_release(cluster, Feature.ATTACHMENTS_PROTECTED.since):
+        return None
+    moves = state.state not in vm_states_outcomes.NO_RULING
+    leaves = Flag.FOREIGN in state.flags and Flag.ARRIVING not in state.flags
+    if moves and (not leaves or state.state in _LEFT):
         return None
     absent = hotplugs.absent_claims(vmi)
     claim = next(
@@ -141,8 +160,14 @@ def side_effect(vmi: Object, cluster: Cluster) -> Problem | None:
         f"nothing keeps the pod that attaches {claim}: its eviction may detach disks of the "
         "running guest, which then pauses at an I/O error"
     )
+    if moves:
+        return Problem(reason, "start the drain once its migration has ended")
     command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
     return Problem(reason, typed("migrate the VM before the drain", command))
+
+
+_LEFT: Final = (State.POST_COPY, State.ARRIVED, State.NOT_CLOSED, State.DECENTRALIZED)
+"""States of a migration in which the guest needs the disks of its old node no more, or may."""
 
 
 def of_target(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
@@ -170,7 +195,12 @@ def of_restart(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Probl
     """Return the same of a VM that is shut down, whose volumes have to leave its node first."""
     here = vmi.at("status", "nodeName").text or ""
     stay = start_doubts.volumes(here, target.pod.namespace, target.pod.claims, cluster)
-    return of_target(target, cluster) or unattached_networks.doubt(vmi, cluster) or stay
+    return (
+        of_target(target, cluster)
+        or unattached_networks.doubt(vmi, cluster)
+        or failed_starts.doubt(vmi, target, cluster)
+        or stay
+    )
 
 
 def _slower_than_its_deadline(vmi: Object, cluster: Cluster) -> Problem | None:

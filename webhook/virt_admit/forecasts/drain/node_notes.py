@@ -1,7 +1,4 @@
-"""What else concerns a drain of a node: hanging maintenances, machine config pools, time-outs.
-
-It never changes a verdict.
-"""
+"""What else concerns a drain of a node, without a change of its verdict: pools, time-outs."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ from virt_admit.forecasts.drain.control import (
     machine_twins,
     px_updates,
 )
+from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.starts import rejected_pods
 from virt_admit.forecasts.drain.starts.devices import kept_off_plugins
 from virt_admit.forecasts.drain.states import vm_states_times
@@ -69,6 +67,7 @@ READS: Final[Reads] = union(
     harvester_maintenance.STOPPED_READS,
     etcd_guard.HOOK_READS,
     component_states.READS,
+    failed_starts.READS,
     px_updates.READS,
     kept_off_plugins.READS,
     deschedulers.READS,
@@ -97,6 +96,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     if removed_operators.kubevirt(cluster) is None:
         yield from filter(None, (kept_off_plugins.note(node, cluster),))
     yield from rejected_pods.notes(node, cluster)
+    yield from failed_starts.notes(node, cluster)
     for found in (each for kind in maintenance.KINDS for each in cluster.known(kind)):
         if maintenance.node(found).text == node.name:
             yield from _hanging(found)
@@ -379,9 +379,7 @@ def time_outs(cluster: Cluster) -> Mapping[str, str]:
         elif machine_drain.is_drained(machine):
             continue
         elif machine_drain.timeout(machine) is None:
-            waits = (
-                _drain_waits(machine, cluster) or "VMs and pods that cannot leave keep the Machine"
-            )
+            waits = _drain_waits(machine, cluster) or _KEEP
             found[node] = (
                 f"Cluster API drains the node for Machine {machine.name} without a limit, as "
                 f"nodeDrainTimeout is not set: {waits}."

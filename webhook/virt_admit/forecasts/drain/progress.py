@@ -14,11 +14,12 @@ from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, POD, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.lookups import fields
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import Phase
 
@@ -190,11 +191,8 @@ def _source(migration: Object, cluster: Cluster) -> str:
     recorded = migration.at("status", "migrationState", "sourceNode").text
     if recorded or migration.ended:
         return recorded or ""
-    try:
-        vmi = cluster.get(VMI, migration.namespace, migration.at("spec", "vmiName").text or "")
-    except Unseen:
-        return ""
-    return (vmi.at("status", "nodeName").text or "") if vmi is not None else ""
+    vmi = fields(cluster, VMI, migration.namespace, migration.at("spec", "vmiName").text)
+    return vmi.at("status", "nodeName").text or ""
 
 
 def _transitions(migration: Object) -> Iterator[datetime]:

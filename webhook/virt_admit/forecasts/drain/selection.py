@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
+from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     MACHINE_CONFIG_POOL,
@@ -14,6 +14,7 @@ from virt_admit.model.kubernetes.kinds import (
     NODE,
 )
 from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import did_you_mean, names
 
 READS: Final = union(
@@ -86,10 +87,7 @@ def existing(name: str, cluster: Cluster) -> str:
     if "," in name or "/" in name:  # no name of a node contains them
         form = "separate several nodes with spaces" if "," in name else "write NODE or node/NAME"
         raise LookupError(f"{name} is not a node: {form}")
-    try:
-        if cluster.get(NODE, "", name) is not None:
-            return name
-    except Unseen:  # it may exist
+    if not is_absent(cluster, NODE, "", name):
         return name
     meant = did_you_mean(name, known) if known else None
     hint = f"Did you mean {meant}?" if meant else f"The nodes are: {names(known) or 'none'}"

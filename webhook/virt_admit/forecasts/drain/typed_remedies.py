@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
-from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states.vm_states_failures import (
     LOWER_LOAD,
     PAIR_REMEDY,
@@ -20,13 +20,11 @@ from virt_admit.forecasts.drain.states.vm_states_failures import (
     VOLUME_REMEDY,
 )
 from virt_admit.forecasts.placement import candidates, network_reach, permanent_constraints
-from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
-from virt_admit.forecasts.placement.components.drivers import shared_taints
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed, virtctl
 from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
     HCO,
@@ -43,12 +41,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.launcher import left_selectors
-from virt_admit.model.kubevirt.settings import (
-    configuration,
-    live_updates,
-    migration_limits,
-    versions,
-)
+from virt_admit.model.kubevirt.settings import configuration, live_updates, versions
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of, without_command
 from virt_admit.model.problems import Problem, ProblemCause
@@ -62,22 +55,12 @@ SHUT_DOWN: Final = "let drains shut the guest down"
 
 def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     """Return a problem whose remedy ends with the command, if it has one."""
-    found = _not_yet(_with_command(problem, vmi, cluster), vmi, cluster)
+    found = _with_command(problem, vmi, cluster)
+    found = found._replace(remedy=restart_guard.guarded(found.remedy, vmi, cluster))
     other = changed_disks.safe(found.remedy, vmi, cluster)
     return (
         found if other == found.remedy else found._replace(remedy=other, command=command_of(other))
     )
-
-
-def _not_yet(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
-    """Return a problem whose remedy restarts a VM, with what has to end before."""
-    restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
-    barring = shared_taints.barring(vmi, cluster) if restart in problem.remedy else ""
-    if not barring:
-        return problem
-    words = without_command(problem.remedy)
-    later = f"{words}, but not before taint {barring} is off the nodes, as it would stay Pending"
-    return problem._replace(remedy=typed(later, command_of(problem.remedy)))
 
 
 def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
@@ -133,10 +116,7 @@ def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None
     what, found, rest = problem.remedy.partition(" from the VM")
     if not found or not what.startswith(UNPIN):
         return None
-    try:
-        vm = vmi if kinds.of(vmi) is VM else vmis.owner_vm(vmi, cluster)
-    except Unseen:
-        return None
+    vm = vmi if kinds.of(vmi) is VM else vmis.known_vm(vmi, cluster)
     command = permanent_constraints.unpin(vm) if vm is not None else ""
     if vm is None or not command:
         return None
@@ -173,7 +153,7 @@ def stopped(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
     target = candidates.target(vmi, cluster, moves=False)
     if target.placement.has_candidate or not target.placement.is_certain:
         return None
-    if refusal := _refused_by(node.name, target, cluster):
+    if refusal := restart_guard.refusal(node.name, target, cluster):
         return _kept_up(problem, node.name, refusal)
     if node.at("spec", "unschedulable").boolean is not True:
         return None
@@ -196,28 +176,13 @@ def _kept_up(problem: Problem, node: str, refusal: str) -> Problem:
     return problem._replace(remedy=typed(words, command), command=command)
 
 
-def _refused_by(node: str, target: SchedulingTarget, cluster: Cluster) -> str:
-    """Return why the own node of a VM would refuse a new pod of it, whatever room it has and
-    whether it is cordoned; empty: it takes one, or that is not known.
-    """
-    again = candidates.scheduler(cluster).place(target.pod, gone=target.gone)
-    passing = ("cordoned", f"taint {migration_limits.drain_taint(cluster)}")
-    causes = again.refusals.get(node, "").split("; ")
-    return "; ".join(
-        each for each in causes if each not in passing and not each.endswith(" missing")
-    )
-
-
 def _with_owner(vmi: Object, cluster: Cluster) -> Object:
     """Return the VM of a VMI whose owners are not known, and that has the name of a VM;
     else the VMI.
     """
     if vmi.metadata["ownerReferences"].present:
         return vmi
-    try:
-        return cluster.get(VM, vms.namespace_of(vmi), vmi.name) or vmi
-    except Unseen:
-        return vmi
+    return find(cluster, VM, vms.namespace_of(vmi), vmi.name) or vmi
 
 
 def of_blocker(blocker: Blocker) -> str:

@@ -35,6 +35,7 @@ from virt_admit.model.kubevirt.instances import lifecycle, migration_failures, v
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.launcher import without_kvm
 from virt_admit.model.kubevirt.settings import removed_operators
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.scheduler import controller_taints
@@ -265,7 +266,7 @@ def _asked(
     broken = [each for each in node.control if each.healthy is not True and not silent]
     if any(each.healthy is False for each in broken):
         return _without(next(each for each in broken if each.healthy is False), EventEffect.REFUSED)
-    of_node = next((each for each in cluster.known(NODE) if each.name == node.name), None)
+    of_node = find(cluster, NODE, "", node.name)
     asked = vm_outcomes.asked_migration(vmi, cluster, updated=updated)
     (found,), _, doubts = overruling.overrule(
         [asked], of_node, _webhooks(node.name, cluster), cluster

@@ -332,10 +332,10 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
             return _Verdict(VmOutcome.UNKNOWN, f"{why}, but {unsure.reason}", unsure.remedy)
         for unread in _unread(vmi, find(True).placement, cluster):
             raise Unseen(unread)
-    if ruled is not None:
-        return _Verdict(VmOutcome.MIGRATES, ruled.reason, ruled.remedy)
-    effect = None if why == ASKED else migration_doubts.side_effect(vmi, cluster)
+    effect = None if why == ASKED else migration_doubts.side_effect(vmi, state, cluster)
     said, remedy = (f", but {effect.reason}", effect.remedy) if effect else ("", "")
+    if ruled is not None:
+        return _Verdict(VmOutcome.MIGRATES, f"{ruled.reason}{said}", ruled.remedy or remedy)
     return _Verdict(VmOutcome.MIGRATES, f"{why}, and {CAN}{paused_guests.stays(vmi)}{said}", remedy)
 
 

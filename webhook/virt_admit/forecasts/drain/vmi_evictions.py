@@ -182,7 +182,7 @@ def _attended(vmi: Object, said: Strategy, cluster: Cluster) -> Reaction:
     asked = f"although its eviction was asked for {clock.duration(age)} ago"
     reason = f"{said.phrase}: {who} has to move it, and has not done so {asked}"
     where = (
-        "" if unlisted(cluster, POD) or _runs_here(cluster) else ". It has no pod in this cluster"
+        "" if unlisted(cluster, POD) or _mover_pods(cluster) else ". It has no pod in this cluster"
     )
     remedy = (
         "repair that controller; until then migrate the VM by hand, or drain its guest node and "
@@ -196,13 +196,9 @@ _MOVED_WITHIN: Final = timedelta(minutes=30)
 _MOVERS: Final = ("capk-", "capi-provider", "machine-controller", "kubermatic-")
 
 
-def _runs_here(cluster: Cluster) -> bool:
-    """Return whether a pod is known that may be such a controller."""
-    return bool(_mover_pods(cluster))
-
-
 @cached
 def _mover_pods(cluster: Cluster) -> tuple[Object, ...]:
+    """Return the pods that may be such a controller."""
     return tuple(pod for pod in cluster.known(POD) if pod.name.startswith(_MOVERS))
 
 

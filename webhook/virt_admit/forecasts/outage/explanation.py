@@ -20,7 +20,6 @@ from virt_admit.forecasts.remediation import (
     timeline,
     unhealthy_objects,
 )
-from virt_admit.forecasts.remediation.failed_remediations import FailedRemediation
 from virt_admit.forecasts.remediation.remediation_steps import Budget
 from virt_admit.forecasts.remediation.timeline import Stage, Timeline
 from virt_admit.forecasts.remediation.unhealthy_objects import UnhealthyObject
@@ -30,6 +29,7 @@ from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.problems import Problem
 from virt_admit.model.remediation import check_scope, health_checks, machine_owners, machines
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -131,7 +131,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
 
 def _failed(
     check: HealthCheck, unhealthy: Iterable[UnhealthyObject], cluster: Cluster
-) -> Iterator[tuple[str, FailedRemediation]]:
+) -> Iterator[tuple[str, Problem]]:
     """Yield the unhealthy nodes whose remediation by this check has failed for good."""
     for target in unhealthy:
         own = None if check.kind is kinds.NHC else target.obj

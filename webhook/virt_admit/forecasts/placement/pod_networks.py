@@ -69,7 +69,7 @@ def problem(cluster: Cluster, node: str) -> str:
     why = words(pod, cluster) if pod is not None and not is_router(pod) else ""
     why = why or (plugin.words(cluster).replace("; ", ", ") if plugin is not None else "")
     if not why and (full := full_ranges.used_up(node, cluster)) is not None:
-        return f"{BROKEN}{node} takes no further pod, as {full.what}"
+        return f"{BROKEN}{node} takes no further pod, as {full.reason}"
     return f"{BROKEN}{node} does not work, as {why}" if why else ""
 
 

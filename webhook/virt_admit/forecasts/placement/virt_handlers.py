@@ -55,7 +55,7 @@ def problem(cluster: Cluster, node: str, *, brief: bool = False) -> str:
             return f"{BROKEN}{node} waits for the pod network of its node: {root.root}"
         lost = migration_network.fault(handler, cluster)
         why = cluster.cached(_missing_network) or (
-            lost.why if lost is not None else pod_starts.words(handler, cluster, brief=brief)
+            lost.reason if lost is not None else pod_starts.words(handler, cluster, brief=brief)
         )
         why = why.replace("; ", ", ")  # one cause
         return f"{BROKEN}{node} is not ready{f': {why}' if why else ''}"

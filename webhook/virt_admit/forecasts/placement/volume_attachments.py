@@ -16,7 +16,12 @@ from virt_admit.forecasts.placement.components import (
     driver_registrations,
     node_drivers,
 )
-from virt_admit.forecasts.placement.components.drivers import driver_faults, stuck_detaches
+from virt_admit.forecasts.placement.components.drivers import (
+    class_parameters,
+    drbd_protocols,
+    driver_faults,
+    stuck_detaches,
+)
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
@@ -35,6 +40,8 @@ READS: Final[Reads] = union(
     driver_faults.READS,
     stuck_detaches.READS,
     claim_holders.READS,
+    class_parameters.READS,
+    drbd_protocols.READS,
     {
         VOLUME_ATTACHMENT: (
             "spec.attacher",
@@ -189,18 +196,14 @@ def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) 
         others = names(_fail_alike(attachment, cluster))
         what = (
             f"claim {claim}{f', like {others},' if others else ''} cannot be attached to {on}: "
-            f"{unknown.words}"
+            f"{unknown.reason}"
         )
         return AttachmentFault(what, unknown.remedy, of_node=True)
     if named is None and (failing := driver_faults.of_volume(name, error, cluster)) is not None:
         what = f"claim {claim} cannot be attached: {failing.reason}"
         return AttachmentFault(what, failing.remedy, lasts=True)
     if named is None:
-        return AttachmentFault(
-            f"volume {name} of claim {claim} cannot be attached",
-            error=driver_faults.without_handle(name, error, cluster),
-            awaits=name,
-        )
+        return _by_class(attachment, claim, error, cluster)
     node, driver = named
     because = node_drivers.because(driver, node, cluster)
     what = (
@@ -208,6 +211,23 @@ def _not_attached(attachment: Object, claim: str, error: str, cluster: Cluster) 
         f"{driver}{because}"
     )
     return AttachmentFault(what, node_drivers.remedy(driver, node, cluster))
+
+
+def _by_class(attachment: Object, claim: str, error: str, cluster: Cluster) -> AttachmentFault:
+    """Return the error with which a volume cannot be attached, with the parameter of its class that
+    explains it.
+    """
+    name = volume(attachment)
+    said = driver_faults.without_handle(name, error, cluster)
+    refused = drbd_protocols.of(name, error, cluster)
+    if refused is not None:
+        lasts = any(_is_attached(each) for each in entry(cluster, _by_volume, name) or ())
+        what = f"claim {claim} cannot be attached {refused.words}"
+        return AttachmentFault(what, refused.remedy, said, name, lasts=lasts)
+    what = f"volume {name} of claim {claim} cannot be attached"
+    parameter = class_parameters.named_by(name, said, cluster)
+    explained = f" (its {parameter.words})" if parameter is not None else ""
+    return AttachmentFault(f"{what}{explained}", error=said, awaits=name)
 
 
 def _fail_alike(attachment: Object, cluster: Cluster) -> Iterator[str]:

@@ -194,16 +194,13 @@ def _remediations(node: str, cluster: Cluster) -> Iterator[str]:
     if failed_remediations.of_any(node, cluster) is not None:
         return
     for check in cluster.known(NHC):
-        for unhealthy in check.at("status", "unhealthyNodes").items():
-            for begun in (
-                unhealthy["remediations"].items() if unhealthy["name"].text == node else ()
-            ):
-                lasts = clock.since(begun["started"].text, cluster)
-                if lasts is not None and lasts <= _REMEDIATION and not begun["timedOut"].present:
-                    yield (
-                        f"NodeHealthCheck {check.name}, which has been remediating it for "
-                        f"{duration(lasts)}{_time_left(begun['resource'], cluster)}"
-                    )
+        for begun in check.at("status", "unhealthyNodes").named(node)["remediations"].items():
+            lasts = clock.since(begun["started"].text, cluster)
+            if lasts is not None and lasts <= _REMEDIATION and not begun["timedOut"].present:
+                yield (
+                    f"NodeHealthCheck {check.name}, which has been remediating it for "
+                    f"{duration(lasts)}{_time_left(begun['resource'], cluster)}"
+                )
 
 
 def _time_left(made: Field, cluster: Cluster) -> str:

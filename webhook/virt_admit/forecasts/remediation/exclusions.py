@@ -202,17 +202,8 @@ def _begun(check: Object, node: Object) -> datetime | None:
     """Return when the newest remediation of a node began that has not timed out; None:
     there is none.
     """
-    own = (
-        each
-        for each in check.at("status", "unhealthyNodes").items()
-        if each["name"].text == node.name
-    )
-    begun = (
-        each
-        for unhealthy in own
-        for each in unhealthy["remediations"].items()
-        if not each["timedOut"].present
-    )
+    own = check.at("status", "unhealthyNodes").named(node.name)["remediations"]
+    begun = (each for each in own.items() if not each["timedOut"].present)
     return max(filter(None, (clock.instant(each["started"].text) for each in begun)), default=None)
 
 

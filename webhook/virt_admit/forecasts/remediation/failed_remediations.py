@@ -18,7 +18,6 @@ selfnoderemediation_controller.go#prepareReboot (no agent: not begun, without a 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
 from typing import Final
@@ -41,10 +40,11 @@ from virt_admit.model.kubernetes.kinds import (
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names, without_command
+from virt_admit.model.problems import Problem
 from virt_admit.model.remediation import (
     bare_metal,
     fence_agents,
@@ -54,12 +54,7 @@ from virt_admit.model.remediation import (
 )
 
 _KINDS: Final[dict[str, Kind]] = {kind.kind: kind for kind in (FAR, SNR, MDR)}
-_SAID: Final = (
-    *CONDITIONS,
-    "status.conditions.reason",
-    "status.conditions.message",
-    "status.conditions.lastTransitionTime",
-)
+_SAID: Final = (*WHOLE_CONDITIONS,)
 _TEMPLATE: Final = "remediation.medik8s.io/template-name"
 READS: Final[Reads] = union(
     clock.READS,
@@ -79,17 +74,9 @@ READS: Final[Reads] = union(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FailedRemediation:
-    """The last remediation of a node, which has failed."""
-
-    reason: str
-    remedy: str
-
-
 def of_node(
     check: Object, node: str, cluster: Cluster, own: Object | None = None
-) -> FailedRemediation | None:
+) -> Problem | None:
     """Return how the remediation of a node by a health check has failed for good; None:
     nothing says that it has.
 
@@ -132,7 +119,7 @@ def unread(check: Object, node: str, cluster: Cluster) -> Iterator[str]:
             yield found.what
 
 
-def of_any(node: str, cluster: Cluster) -> FailedRemediation | None:
+def of_any(node: str, cluster: Cluster) -> Problem | None:
     """Return how the remediation of a node by any NodeHealthCheck, or by the power of its host, has
     failed for good; None: nothing says so.
     """
@@ -141,9 +128,7 @@ def of_any(node: str, cluster: Cluster) -> FailedRemediation | None:
 
 
 def _begun(check: Object, node: str) -> Iterator[Field]:
-    for unhealthy in check.at("status", "unhealthyNodes").items():
-        if unhealthy["name"].text == node:
-            yield from unhealthy["remediations"].items()
+    return check.at("status", "unhealthyNodes").named(node)["remediations"].items()
 
 
 def _object(begun: Field, cluster: Cluster) -> Object | Unseen | None:
@@ -205,7 +190,7 @@ def _unable(obj: Object, cluster: Cluster) -> timedelta | None:
     return clock.age(obj, cluster)
 
 
-def _unarmed(node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
+def _unarmed(node: str, obj: Object, cluster: Cluster) -> Problem:
     """Return what a lost node needs whose agent of Self Node Remediation never ran: people,
     and now.
     """
@@ -221,10 +206,10 @@ def _unarmed(node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
     short = f"{remediation_agents.WITHOUT} runs there" if lacks else why
     way = f"power {node} off by hand, as {short}. {then}"
     later = f"for the next time, {without_command(gone.remedy)}" if gone is not None else ""
-    return FailedRemediation(reason, typed(way, fence_taints.fence_command(node), later))
+    return Problem(reason, typed(way, fence_taints.fence_command(node), later))
 
 
-def _stuck(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
+def _stuck(check: Object, node: str, obj: Object, cluster: Cluster) -> Problem:
     title, lasts = f"{obj.kind} {obj.full_name}", _overdue(obj, cluster)
     try:
         because = fence_agents.refusal(obj, node)
@@ -235,10 +220,10 @@ def _stuck(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRem
     own = f"correct the template of {title} (it{because.removeprefix(title)})"
     first = own if because else f"see the log of the operator of {title}, which runs no agent"
     way = f"{first}, then delete that {obj.kind}, which {check.kind} {check.name} makes again"
-    return FailedRemediation(reason, typed(way, about("delete", obj, FAR)))
+    return Problem(reason, typed(way, about("delete", obj, FAR)))
 
 
-def _failed(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRemediation:
+def _failed(check: Object, node: str, obj: Object, cluster: Cluster) -> Problem:
     said, title = obj.condition("Succeeded"), f"{obj.kind} {obj.full_name}"
     age = clock.since(said["lastTransitionTime"].text, cluster)
     ago = f" {duration(age)} ago" if age is not None else ""
@@ -251,16 +236,16 @@ def _failed(check: Object, node: str, obj: Object, cluster: Cluster) -> FailedRe
         return _of_agent(check, node, obj, reason, cluster)
     again = f"which {check.kind} {check.name} makes again"
     way = f"once {node} can be remediated, delete its failed {obj.kind}, {again}"
-    return FailedRemediation(reason, typed(way, about("delete", obj, _KINDS[obj.kind])))
+    return Problem(reason, typed(way, about("delete", obj, _KINDS[obj.kind])))
 
 
-def _switched_off(check: Object, obj: Object) -> FailedRemediation:
+def _switched_off(check: Object, obj: Object) -> Problem:
     reason = (
         f"{obj.kind} {obj.full_name} has failed, as spec.online of its BareMetalHost is false, and "
         "it is not tried again"
     )
     way = f"set spec.online of that BareMetalHost to true, then delete its failed {obj.kind}"
-    return FailedRemediation(
+    return Problem(
         reason,
         typed(
             f"{way}, which {check.kind} {check.name} makes again",
@@ -291,7 +276,7 @@ def _power_error(host: Object) -> str:
     return f"{error} ({cut_middle(said, 100)})" if error and said else error
 
 
-def _not_off(node: str, cluster: Cluster) -> FailedRemediation | None:
+def _not_off(node: str, cluster: Cluster) -> Problem | None:
     """Return that the host of a node cannot be powered off, which its remediation has asked for;
     None: nothing says so.
     """
@@ -303,7 +288,7 @@ def _not_off(node: str, cluster: Cluster) -> FailedRemediation | None:
     secret = f" or Secret {bmc['credentialsName'].text}" if bmc["credentialsName"].text else ""
     address = status_errors.plain(bmc["address"].text or "no address")
     first = f"restore the BMC of {node} ({address}), or correct its address{secret} in {title}"
-    return FailedRemediation(
+    return Problem(
         f"{title} is asked to power off, and is not confirmed to be off: {error}",
         typed(first, about("describe", host, BARE_METAL_HOST), _by_hand(node)),
     )
@@ -316,9 +301,7 @@ def _by_hand(node: str) -> str:
 # --- fence agents ---------------------------------------------------------------------------------
 
 
-def _of_agent(
-    check: Object, node: str, obj: Object, reason: str, cluster: Cluster
-) -> FailedRemediation:
+def _of_agent(check: Object, node: str, obj: Object, reason: str, cluster: Cluster) -> Problem:
     """Return what to correct after an agent has failed: nothing of the cluster says why, but its
     operator logs what the agent has answered. Another object gets the same parameters.
     """
@@ -331,26 +314,26 @@ def _of_agent(
         reason = f"{reason}: it {because}"
     if template is None:
         first = f"correct its template{f' {name}' if name else ''}, then {again}"
-        return FailedRemediation(reason, typed(first, delete))
+        return Problem(reason, typed(first, delete))
     called, edit = f"{template.kind} {template.full_name}", about("edit", template, FAR_TEMPLATE)
     if because and not _fault(template, node):
-        return FailedRemediation(reason, typed(f"{again} from {called}, corrected by now", delete))
+        return Problem(reason, typed(f"{again} from {called}, corrected by now", delete))
     then = f"then {again} from it ({delete})"
     if because:
-        return FailedRemediation(reason, typed(fence_agents.remedy(template, node), edit, then))
+        return Problem(reason, typed(fence_agents.remedy(template, node), edit, then))
     if obj.condition("Succeeded")["reason"].text == _INTERRUPTED:
         first = (
             f"see in the log of its operator how far {_agent_of(obj)} came, and give its step in "
             f"{check.kind} {check.name} more time, or {called} fewer tries"
         )
-        return FailedRemediation(reason, typed(first, _log(cluster), then))
+        return Problem(reason, typed(first, _log(cluster), then))
     given = names(fence_agents.parameters(template, node), 90)
     first = (
         f"see in the log of its operator what {_agent_of(obj)} "
         f"answered, and correct {template.kind} {template.name}, or what its parameters name"
     )
     then = f"they are {given}; {then}"
-    return FailedRemediation(reason, typed(first, _log(cluster), then))
+    return Problem(reason, typed(first, _log(cluster), then))
 
 
 _INTERRUPTED: Final = "RemediationInterruptedByNHC"

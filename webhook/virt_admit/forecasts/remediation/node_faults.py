@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.messages import capital, names, sentence
 from virt_admit.model.node_updates import cordoners, kured
+from virt_admit.model.node_updates.operators import cordons
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler import controller_taints
 
@@ -140,7 +141,7 @@ def _still_fenced(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that a healthy node takes no VMs, since its remediation has not finished."""
     left, kept = fence_taints.left(node, cluster), fence_taints.kept(node, cluster)
     if kept:
-        yield f"This node takes no VM for now: {kept}. {cordoners.KEEP}"
+        yield f"This node takes no VM for now: {kept}. {cordons.KEEP}"
     if left is not None:
         remedy, command = fence_taints.way_out(node.name, left, cluster)
         waits = ""

@@ -13,13 +13,14 @@ from virt_admit.forecasts.remediation import (
     unhealthy_objects,
 )
 from virt_admit.forecasts.remediation.ends import left_remediations
+from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import format_duration
-from virt_admit.model.lookups import is_absent
+from virt_admit.model.lookups import grouped, is_absent
 from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.remediation import (
     health_checks,
@@ -44,6 +45,7 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
     if check.kind is not kinds.CAPI_MHC:
         return
     yield from _by_hand(check, selection, cluster)
+    yield from _of_machine_pools(check, selection)
     for repair in unhealthy_objects.repair(check, selection, cluster):
         yield typed(repair.words, repair.command)
     owner = unhealthy_objects.capi_cluster(check, cluster)
@@ -69,6 +71,17 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
                 f"the deletion of {names(endless)} waits without a limit for VMs that cannot leave "
                 "while the node still reports: nodeDrainTimeout is not set"
             )
+
+
+def _of_machine_pools(check: HealthCheck, selection: Selection) -> Iterator[str]:
+    """Yield of which Machines it is not known whether the mark of a check leads to anything."""
+    if not machine_owners.decide(check):
+        return
+    begin = f"{machine_nodes.MACHINE_POOL} "
+    for owner, own in grouped(selection.objects, machine_owners.title).items():
+        if owner.startswith(begin):
+            which = names([each.name for each in own], 80)
+            yield f"whether {owner} replaces {which}: {machine_owners.BY_PROVIDER}"
 
 
 def _stuck(selection: Selection, cluster: Cluster) -> Iterator[str]:

@@ -31,7 +31,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, grouped
 from virt_admit.model.scheduler import volumes
 
 _EVACUATE_CANCEL: Final = "evacuate-cancel"
@@ -162,10 +162,7 @@ _LIMITS: Final = (migration_limits.PER_CLUSTER, migration_limits.PER_NODE)
 
 def _vmis(steps: Sequence[RepairStep], changed: ChangedCluster) -> Iterator[Object]:
     """Yield the running VMIs and launcher pods whose VMs the steps change."""
-    by_vm: dict[ObjectRef, list[RepairStep]] = {}
-    for step in steps:
-        if step.subject.kind is VM:
-            by_vm.setdefault(step.subject, []).append(step)
+    by_vm = grouped((step for step in steps if step.subject.kind is VM), lambda step: step.subject)
     for subject, own in by_vm.items():
         yield from vmi_after(subject, own, changed)
 

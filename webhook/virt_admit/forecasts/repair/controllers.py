@@ -11,14 +11,14 @@ pkg/virt-handler/vm.go#calculateLiveMigrationCondition.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.forecasts.repair.repair_plan import REMOVED, DiskCopy, FieldEdit
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migratability, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.migratability import Migratable
@@ -210,6 +210,16 @@ def without_mark(vmi: Object) -> Object:
     """Return a VMI whose evacuation was cancelled."""
     status = vmi["status"].map.items()
     return _with(vmi, status={key: value for key, value in status if key != "evacuationNodeName"})
+
+
+def tainted(node: Object, keeps: Callable[[Field], bool], *without: str) -> dict[str, Any]:
+    """Return the spec of a node with those of its taints alone that it keeps, and without these
+    fields.
+    """
+    taints = [taint.value for taint in node.at("spec", "taints").items() if keeps(taint)]
+    spec = {key: value for key, value in node["spec"].map.items() if key not in without}
+    spec.pop("taints", None)
+    return spec | ({"taints": taints} if taints else {})
 
 
 def _with(obj: Object, **fields: Any) -> Object:

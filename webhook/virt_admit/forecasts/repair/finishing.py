@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
-from virt_admit.forecasts.repair import gitops, patching, prerequisites, queries
+from virt_admit.forecasts.repair import patching, prerequisites, queries
 from virt_admit.forecasts.repair.causes import disk_copies
 from virt_admit.forecasts.repair.judging import GoalJudgement
 from virt_admit.forecasts.repair.repair_plan import (
@@ -14,12 +14,13 @@ from virt_admit.forecasts.repair.repair_plan import (
     ObjectChange,
     ObjectRef,
     Patched,
+    PlannedCheck,
     Proof,
     RepairStep,
     RootProblem,
-    StepCheck,
     TakesEffect,
 )
+from virt_admit.model.evidence import writers
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM, VMI
@@ -93,7 +94,7 @@ def proven(
                 needs=tuple(dict.fromkeys((*step.needs, *earlier))),
                 proof=proof,
                 finding=finding,
-                gitops=gitops.hint(own) if own is not None else "",
+                gitops=_hint(own) if own is not None else "",
                 verify=_verified(step, own),
                 patched=_patched(step, state, cluster),
             )
@@ -101,7 +102,20 @@ def proven(
     return result
 
 
-def _verified(step: RepairStep, vm: Object | None) -> tuple[StepCheck, ...]:
+def _hint(obj: Object) -> str:
+    """Return which tool writes an object and would revert a change of it, and what to do about
+    that; empty: nothing says that one does.
+    """
+    writer = writers.of(obj)
+    if writer is None:
+        return ""
+    return (
+        f"{writer.tool} writes this object: change it in the repository, or the change is "
+        "reverted. Pause the sync only for a data copy."
+    )
+
+
+def _verified(step: RepairStep, vm: Object | None) -> tuple[PlannedCheck, ...]:
     """Return the checks of a step.
 
     Until the VMI has the new values, the others are those of the VM before.

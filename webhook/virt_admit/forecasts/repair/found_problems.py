@@ -29,6 +29,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migratability, node_local_volumes, vmis, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.lookups import grouped
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 NOWHERE: Final = {
@@ -76,9 +77,7 @@ def of_plan(plan: Plan, cluster: Cluster) -> tuple[RootProblem, ...]:
 
 def merged(problems: Iterable[RootProblem]) -> tuple[RootProblem, ...]:
     """Return each problem once with all nodes, VMs and objects that show it, by id."""
-    by_id: dict[str, list[RootProblem]] = {}
-    for problem in problems:
-        by_id.setdefault(problem.id, []).append(problem)
+    by_id = grouped(problems, lambda problem: problem.id)
     return tuple(_joined(some) for _, some in sorted(by_id.items()))
 
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from virt_admit.forecasts.repair.repair_plan import (
     Command,
-    Cost,
     FieldEdit,
     ObjectChange,
     RepairStep,
+    StepCost,
 )
 
 T = TypeVar("T")
@@ -29,8 +29,8 @@ def merged(steps: Iterable[RepairStep]) -> list[RepairStep]:
 def _joined(one: RepairStep, other: RepairStep) -> RepairStep:
     if _number(other) < _number(one):
         one, other = other, one
-    cost = Cost(
-        other.cost.kind,
+    cost = StepCost(
+        other.cost.class_,
         max(one.cost.gib, other.cost.gib),
         max(one.cost.downtime, other.cost.downtime),
         max(one.cost.quota_gib, other.cost.quota_gib),

@@ -17,7 +17,7 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.repair import disk_sizes, finishing, prerequisites, storage_classes
 from virt_admit.forecasts.repair.applying import applied, unfinished
-from virt_admit.forecasts.repair.causes import added_nodes, disk_copies, shared_objects
+from virt_admit.forecasts.repair.causes import disk_copies, node_steps, shared_objects
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.judging import GoalJudgement, judge
 from virt_admit.forecasts.repair.merging import merged
@@ -192,7 +192,7 @@ class _Planner:
         if model is None:
             return "its node cannot be read"
         for number in range(1, _MOST_NODES + 1):
-            made = added_nodes.step(model, number, self.cluster)
+            made = node_steps.added(model, number, self.cluster)
             nodes = problem.nodes if self.goal is Goal.DRAIN else ()
             tried = judge(self.goal, applied([made], self.current), nodes)
             if problem.id not in {each.id for each in tried.problems}:

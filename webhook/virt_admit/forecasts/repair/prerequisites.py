@@ -21,11 +21,10 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, MIGRATION_POLICY, RESOURCE_QUOTA, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, live_updates
 from virt_admit.model.lookups import find
 
 PREFIX: Final = "before-copies:"
-ROLLOUT: Final = ("spec", "configuration", "vmRolloutStrategy")
 _COPY_LABEL: Final = "virt-admit.io/copy"
 
 
@@ -61,13 +60,13 @@ def _general(cluster: Cluster) -> Iterator[repair_plan.RepairStep]:
         edit = repair_plan.FieldEdit(tuple(field.path), value)
         yield _setting(subject, "methods", "add LiveMigrate to workloadUpdateMethods", edit, risk)
     kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
-    if kubevirt is not None and kubevirt.at(*ROLLOUT).text == "Stage":
+    if kubevirt is not None and live_updates.is_staged(cluster):
         risk = (
             "changes that were staged for VMs with this strategy may take effect at once: look at "
             "RestartRequired"
         )
         owner = repair_plan.ObjectRef.of(KUBEVIRT, kubevirt)
-        edit = repair_plan.FieldEdit(ROLLOUT, "LiveUpdate")
+        edit = repair_plan.FieldEdit(live_updates.STRATEGY, "LiveUpdate")
         yield _setting(owner, "rollout", "set vmRolloutStrategy LiveUpdate", edit, risk)
 
 
@@ -130,7 +129,7 @@ def _raised(
         stage=repair_plan.PlanStage.QUOTAS,
         title=f"raise {words}",
         subject=subject,
-        cost=repair_plan.Cost(repair_plan.CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
+        cost=repair_plan.StepCost(repair_plan.CostClass.NOTHING, quota_gib=disk_sizes.gib(more)),
         changes=(repair_plan.ObjectChange(subject, repair_plan.Command.PATCH, tuple(edits)),),
         verify=(queries.in_force(subject, edits),),
         risk=(

@@ -17,8 +17,8 @@ from virt_admit.forecasts.repair.repair_plan import (
     REMOVED,
     FieldEdit,
     ObjectRef,
+    PlannedCheck,
     RepairStep,
-    StepCheck,
 )
 from virt_admit.model.kubernetes import selectors
 from virt_admit.model.kubernetes.kinds import VMI
@@ -31,7 +31,7 @@ _ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 def check(
     text: str, subject: ObjectRef, edits: Iterable[FieldEdit], like: Object | None = None
-) -> StepCheck:
+) -> PlannedCheck:
     """Return the check that an object has the values of edits.
 
     Args:
@@ -44,14 +44,14 @@ def check(
         field for path, value in edits for field in _fields("".join(_steps(path, like)), value)
     ]
     template = "|".join(f"{{{place}}}" for place, _ in fields)
-    return StepCheck(
+    return PlannedCheck(
         text,
         (*get(subject), f"-o=jsonpath={template}"),
         "|".join(printed(value) for _, value in fields),
     )
 
 
-def running(step: RepairStep, vm: Object) -> StepCheck | None:
+def running(step: RepairStep, vm: Object) -> PlannedCheck | None:
     """Return the check that the VMI of a VM has what a step writes into the template; None: the
     step writes nothing there.
     """
@@ -66,7 +66,7 @@ def running(step: RepairStep, vm: Object) -> StepCheck | None:
     return check("the running VMI has the new values", subject, moved, named)
 
 
-def in_force(quota: ObjectRef, edits: Iterable[FieldEdit]) -> StepCheck:
+def in_force(quota: ObjectRef, edits: Iterable[FieldEdit]) -> PlannedCheck:
     """Return the check that the quota controller counts with the new limits of a quota."""
     return check(
         "the new limits are in force",

@@ -168,10 +168,13 @@ class Patched:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What a step costs."""
+class StepCost:
+    """What a step costs.
 
-    kind: CostClass
+    ``class``: 0 nothing, M a live migration, D a data copy, R a restart, H a person decides.
+    """
+
+    class_: CostClass
     gib: int = 0
     """GiB that are copied, rounded up."""
     downtime: int = 0
@@ -182,12 +185,14 @@ class Cost:
     """Pods that run from then on, besides those of today."""
 
 
-class StepCheck(NamedTuple):
-    """What must be true, and the query that shows it."""
+@dataclass(frozen=True, slots=True)
+class PlannedCheck:
+    """What must be true, the arguments of ``kubectl`` that show it (empty: none does),
+    and what they print.
+    """
 
     text: str
     query: tuple[str, ...] = ()
-    """Arguments of ``kubectl``. Empty: no query shows it."""
     expected: str = ""
 
 
@@ -213,19 +218,19 @@ class RepairStep:
     """An order: ``copy disk db-root to class ceph-block``."""
     subject: ObjectRef
     changes: tuple[ObjectChange, ...]
-    cost: Cost = Cost(CostClass.NOTHING)
+    cost: StepCost = StepCost(CostClass.NOTHING)
     takes_effect: TakesEffect = TakesEffect.AT_ONCE
     solves: tuple[str, ...] = ()
     frees: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    preconditions: tuple[StepCheck, ...] = ()
-    verify: tuple[StepCheck, ...] = ()
+    preconditions: tuple[PlannedCheck, ...] = ()
+    verify: tuple[PlannedCheck, ...] = ()
     risk: str = ""
     gitops: str = ""
     proof: Proof = Proof.UNKNOWN
     finding: str = ""
     """The verdict after the step where it does not flip."""
-    alternatives: tuple[Alternative, ...] = ()
+    alternatives: tuple[OtherWay, ...] = ()
     copies: tuple[DiskCopy, ...] = ()
     patched: tuple[Patched, ...] = ()
     predicted: tuple[Object, ...] = ()
@@ -240,14 +245,14 @@ class RepairStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
+class OtherWay:
     """Another way, and why it ranks lower."""
 
     title: str
-    cost: CostClass
+    class_: CostClass
     lower_because: str
     decision: bool = False
-    """Whether only a person may choose it: it lowers protection."""
+    """Whether only a person may choose it, because it lowers protection."""
 
 
 class RemainingProblem(NamedTuple):

@@ -15,21 +15,19 @@ from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.refusals.refusal_remedies import KEPT
 from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
 from virt_admit.forecasts.repair.causes import (
-    added_bridges,
-    added_nodes,
     disk_copies,
-    finished_remediation,
     guest_changes,
     node_constraints,
+    node_steps,
     pool_templates,
     shared_objects,
 )
 from virt_admit.forecasts.repair.causes.guest_changes import GuestChange
 from virt_admit.forecasts.repair.repair_plan import (
-    Alternative,
     CostClass,
     FieldEdit,
     ObjectRef,
+    OtherWay,
     PlanStage,
     RepairStep,
     RootProblem,
@@ -75,7 +73,7 @@ class Option:
         downtime = sum(one.cost.downtime for one in self.steps)
         copied = sum(one.cost.gib for one in self.steps)
         touched = sum(len(step.changes) for step in self.steps)
-        decisions = sum(step.cost.kind is CostClass.DECISION for step in self.steps)
+        decisions = sum(step.cost.class_ is CostClass.DECISION for step in self.steps)
         if wishes.may_restart is not None and decisions:
             downtime += clock.LONGEST  # the restarts that were allowed come before new hardware
         if wishes.prefer == "restart":
@@ -124,13 +122,13 @@ def _in_template(step: RepairStep, vm: Object, cluster: Cluster) -> RepairStep:
 def _with_others(option: Option, every: Sequence[Option], refused: Sequence[str]) -> Option:
     """Return a way with the others as alternatives of its first step."""
     others = [
-        Alternative(step.title, step.cost.kind, _lower(other, option))
+        OtherWay(step.title, step.cost.class_, _lower(other, option))
         for other in every
         if other is not option
         for step in other.steps[:1]
     ]
     others += [
-        Alternative("keep its live migration", CostClass.NOTHING, f"not possible: {why}")
+        OtherWay("keep its live migration", CostClass.NOTHING, f"not possible: {why}")
         for why in refused
     ]
     first = option.steps[0]
@@ -260,7 +258,7 @@ def _migrating(
         if name == _DISKS:
             made = _copied(vmi, vm, cluster, wishes)
             if isinstance(made, str):
-                return f"the disks are not copied: {made}"
+                return f"{_NOT_COPIED}: {made}"
             steps += made
             continue
         change = guest_changes.change(name, vm)
@@ -293,18 +291,26 @@ def _shared_disk(
         for volume in disk_copies.volumes(vm)
         if node_local_volumes.host_path_claim(vms.namespace_of(vmi), [volume.claim], cluster)
     ]
-    found = (
-        disk_copies.copies(vmi, vm, claims, cluster, wishes)
-        if claims
-        else "no volume of the VM is such a claim"
-    )
-    if isinstance(found, str):
-        yield f"the disks are not copied: {found}"
+    if claims:
+        yield _copying(vmi, vm, claims, cluster, wishes)
     else:
-        yield Option("copy", disk_copies.steps(vm, found, cluster), 0)
+        yield f"{_NOT_COPIED}: no volume of the VM is such a claim"
     yield _accepting(
         vm_steps.accepted(vmi, vm, cluster, "its data may be on one node only", migratable=True)
     )
+
+
+_NOT_COPIED: Final = "the disks are not copied"
+
+
+def _copying(
+    vmi: Object, vm: Object, claims: Sequence[str], cluster: Cluster, wishes: Wishes
+) -> Option | str:
+    """Return the way that copies the disks of these claims, or why they are not copied."""
+    found = disk_copies.copies(vmi, vm, claims, cluster, wishes)
+    if isinstance(found, str):
+        return f"{_NOT_COPIED}: {found}"
+    return Option("copy", disk_copies.steps(vm, found, cluster), 0)
 
 
 def _copied(
@@ -361,12 +367,7 @@ def _no_target(
     local = {match[1] for cause in causes if (match := _CLAIM.search(cause))}
     claims = [volume.claim for volume in disk_copies.volumes(vm) if volume.claim in local]
     if claims:
-        found = disk_copies.copies(vmi, vm, claims, cluster, wishes)
-        yield (
-            f"the disks are not copied: {found}"
-            if isinstance(found, str)
-            else Option("copy", disk_copies.steps(vm, found, cluster), 0)
-        )
+        yield _copying(vmi, vm, claims, cluster, wishes)
     if moves and not fresh:
         stays = no_target.is_lasting(candidates.target(vmi, cluster, moves=False), vmi, cluster)
         because = (
@@ -423,12 +424,12 @@ def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Ite
         name for name, why in refusals.items() if name in fences and fences[name].is_all(why)
     )
     if fenced:
-        yield Option("fence", (finished_remediation.step(known[fenced[0]], cluster),), 0)
-    yield from (Option(step.id, (step,), 0) for step in added_bridges.steps(target, cluster))
+        yield Option("fence", (node_steps.remediated(known[fenced[0]], cluster),), 0)
+    yield from (Option(step.id, (step,), 0) for step in node_steps.bridged(target, cluster))
     here = known.get(vmi.at("status", "nodeName").text or "")
-    sized = any(all(map(added_nodes.is_size, why.split("; "))) for why in refusals.values())
+    sized = any(all(map(node_steps.is_size, why.split("; "))) for why in refusals.values())
     if here is not None and sized and not fenced:
-        yield Option("room", (added_nodes.step(here, 1, cluster),), 0)
+        yield Option("room", (node_steps.added(here, 1, cluster),), 0)
 
 
 def _processors(

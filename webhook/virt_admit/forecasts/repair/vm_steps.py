@@ -13,14 +13,14 @@ from virt_admit.forecasts.repair.causes.guest_changes import GuestChange
 from virt_admit.forecasts.repair.controllers import TEMPLATE
 from virt_admit.forecasts.repair.repair_plan import (
     Command,
-    Cost,
     CostClass,
     FieldEdit,
     ObjectChange,
     ObjectRef,
+    PlannedCheck,
     PlanStage,
     RepairStep,
-    StepCheck,
+    StepCost,
     TakesEffect,
 )
 from virt_admit.forecasts.upgrade import durations
@@ -28,10 +28,9 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, live_updates
 
 STRATEGY: Final = (*TEMPLATE, "evictionStrategy")
-_STAGED: Final = "Stage"
 _ACCEPTED_RISK: Final = "the guest stops at this and at every later drain of its node"
 
 
@@ -51,15 +50,15 @@ def restart(vmi: Object, vm: Object, changes: Sequence[GuestChange]) -> RepairSt
         stage=PlanStage.RESTARTS,
         title=f"{title}, and restart it while its node is cordoned",
         subject=subject,
-        cost=Cost(CostClass.RESTART, downtime=durations.restart(vmi).seconds.high),
+        cost=StepCost(CostClass.RESTART, downtime=durations.restart(vmi).seconds.high),
         takes_effect=TakesEffect.RESTART,
         changes=(*patches, ObjectChange(subject, Command.VIRTCTL, arguments=commands)),
         preconditions=(
-            StepCheck("no migration or copy of it runs", _status("vmi", vm, "migratedVolumes")),
+            PlannedCheck("no migration or copy of it runs", _status("vmi", vm, "migratedVolumes")),
         ),
         verify=(
             _needs_no_restart(vm),
-            StepCheck("the VM is ready", _status("vm", vm, "ready"), "true"),
+            PlannedCheck("the VM is ready", _status("vm", vm, "ready"), "true"),
         ),
         risk="; ".join(dict.fromkeys(change.risk for change in changes if change.risk)),
         alternatives=tuple(one for change in changes for one in change.alternatives),
@@ -72,9 +71,9 @@ def _status(resource: str, obj: Object, field: str) -> tuple[str, ...]:
     return "get", resource, obj.name, "-n", vms.namespace_of(obj), path
 
 
-def _needs_no_restart(vm: Object) -> StepCheck:
+def _needs_no_restart(vm: Object) -> PlannedCheck:
     field = "conditions[?(@.type=='RestartRequired')].status"
-    return StepCheck("the VM has no RestartRequired", _status("vm", vm, field))
+    return PlannedCheck("the VM has no RestartRequired", _status("vm", vm, field))
 
 
 def accepted(
@@ -113,7 +112,9 @@ def unmark(vmi: Object, vm: Object) -> RepairStep:
         changes=(
             ObjectChange(found_problems.vmi_subject(vmi), Command.VIRTCTL, arguments=arguments),
         ),
-        verify=(StepCheck("the mark is gone", _status(VMI.resource, vmi, "evacuationNodeName")),),
+        verify=(
+            PlannedCheck("the mark is gone", _status(VMI.resource, vmi, "evacuationNodeName")),
+        ),
     )
 
 
@@ -128,7 +129,7 @@ def widened(
         "the VM may need something that only its node has, such as a licence or a device: ask its "
         "owner"
     )
-    staged = _is_staged(cluster) or vm.is_true("RestartRequired")
+    staged = live_updates.is_staged(cluster) or vm.is_true("RestartRequired")
     if staged or pool_templates.restarts(vm, cluster):
         return restart(vmi, vm, [GuestChange(title, widening.edits, risk)])
     subject = ObjectRef.of(VM, vm)
@@ -141,11 +142,4 @@ def widened(
         changes=(ObjectChange(subject, Command.PATCH, widening.edits),),
         preconditions=(_needs_no_restart(vm),),
         risk=risk,
-    )
-
-
-def _is_staged(cluster: Cluster) -> bool:
-    found = configuration.known_or_none(configuration.kubevirt, cluster)
-    return (
-        found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == _STAGED
     )

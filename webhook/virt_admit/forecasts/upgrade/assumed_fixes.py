@@ -149,6 +149,6 @@ def known_problems(plan: Plan, pools: Iterable[Pool]) -> Iterator[ProblemId]:
         for row in node.forecasts:
             yield from (problem.id for problem in row.problems if problem.id is not None)
     for pool in pools:
-        yield from (failure.problem for failure in pool.failing)
-        if pool.obstacle is not None and pool.obstacle.problem is not None:
-            yield pool.obstacle.problem
+        for held in (*pool.failing, pool.obstacle):
+            if held is not None and held.problem is not None:
+                yield held.problem

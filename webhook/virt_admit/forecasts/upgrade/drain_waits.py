@@ -27,7 +27,7 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_DEPLOYMENT, 
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
-from virt_admit.model.node_updates.node_phases import Phase, PoolUpdate
+from virt_admit.model.node_updates.node_phases import Phase, PoolUpdate, by_node
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import machine_drain
 
@@ -89,10 +89,9 @@ def unknown(
     """Return what is not known of the drains that are under way, by node: in a roll-out or because
     a Machine is deleted alone.
     """
-    flying = ((name, update) for pool in begun for name, update in pool.nodes.items())
     drained = {
         name: update.kind == MACHINE_DEPLOYMENT.kind
-        for name, update in flying
+        for name, update in by_node(begun)
         if update.phase is Phase.DRAINING
     }
     # a Machine that is deleted takes its node out of any order

@@ -5,67 +5,54 @@ and what nodes and pools leave out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from virt_admit.forecasts.drain.control import kubevirt_updates
-from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.remediation import hand_reboots, machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.drains import undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Estimate
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
+from virt_admit.forecasts.upgrade.simulated_world import Start
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
-from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
 from virt_admit.model.messages import count, names
 from virt_admit.model.node_updates import kured
-from virt_admit.model.node_updates.node_phases import PoolUpdate
 from virt_admit.model.remediation import control_plane
 
 
-@dataclass(frozen=True, slots=True)
-class Basis:
-    """What was simulated."""
-
-    driver: Driver
-    pools: Sequence[Pool]
-    begun: Sequence[PoolUpdate]
-    limits: MigrationLimits
-    node_minutes: int
-    plan: Plan
-
-
-def rests_on(basis: Basis, estimates: Iterable[Estimate], cluster: Cluster) -> Iterator[str]:
+def rests_on(
+    driver: Driver, start: Start, estimates: Iterable[Estimate], cluster: Cluster
+) -> Iterator[str]:
     """Yield each thing that would change the estimate if it were different."""
-    left_out = [node for pool in basis.pools for node in pool.left_out]
+    left_out = [node for pool in start.pools for node in pool.left_out]
     if left_out:
         yield (
             "nodes that are cordoned or not Ready are not updated before that ends: "
             f"{names(left_out)}"
         )
     measured = dict.fromkeys(estimate.basis for estimate in estimates)
-    limits = basis.limits
+    limits = start.limits
     if measured:
         yield f"{PER_CLUSTER} {limits.cluster} and {PER_NODE} {limits.node} ({limits.source})"
-    yield f"{basis.node_minutes} minutes for the update and reboot of a node"
-    if basis.driver is Driver.PLAIN:
+    yield f"{start.reboot // 60} minutes for the update and reboot of a node"
+    if driver is Driver.PLAIN:
         yield from hand_reboots.counted(cluster)
         yield from hand_reboots.newer(
-            {node for pool in basis.pools for node in pool.nodes}, cluster
+            {node for pool in start.pools for node in pool.nodes}, cluster
         )
     yield from (f"durations by {each}" for each in measured)
-    yield from undrained_nodes.not_drained(basis.driver, basis.pools, cluster)
-    yield from _without_api(basis.pools, cluster)
-    yield from upgrade_progress.rests_on(basis.begun)
+    yield from undrained_nodes.not_drained(driver, start.pools, cluster)
+    yield from _without_api(start.pools, cluster)
+    yield from upgrade_progress.rests_on(start.begun)
     if update := kubevirt_updates.under_way(cluster):
         yield f"{update}, which may move VMs too, ends first"
-    if not basis.begun:  # else the progress says it
+    if not start.begun:  # else the progress says it
         yield from kured.words(cluster)
-    yield from rollouts.rests_on(basis.driver, cluster)
-    yield from _machines(basis.driver, cluster)
-    yield from drain_waits.rests_on(basis.driver, basis.pools, cluster)
-    yield from drain_waits.awaited(basis.plan)
-    yield from drain_waits.ending(basis.plan)
+    yield from rollouts.rests_on(driver, cluster)
+    yield from _machines(driver, cluster)
+    yield from drain_waits.rests_on(driver, start.pools, cluster)
+    yield from drain_waits.awaited(start.plan)
+    yield from drain_waits.ending(start.plan)
 
 
 def _machines(driver: Driver, cluster: Cluster) -> Iterator[str]:

@@ -40,7 +40,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.node_updates import harvester_upgrades
-from virt_admit.model.node_updates.node_phases import IN_FLIGHT, PoolUpdate
+from virt_admit.model.node_updates.node_phases import IN_FLIGHT, PoolUpdate, by_node
 from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final[Reads] = union(
@@ -214,8 +214,7 @@ def _held_by_volumes(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[
     themselves. A node that it updates itself takes its replicas again afterwards.
     """
     known = cluster.known(LONGHORN_VOLUME) if _waits_for_volumes(cluster) else ()
-    nodes_of = (pool.nodes.items() for pool in begun)
-    updated = {name for each in nodes_of for name, node in each if node.phase in IN_FLIGHT}
+    updated = {name for name, node in by_node(begun) if node.phase in IN_FLIGHT}
     for volume in known:
         short = unplaced_replicas.of(volume, cluster)
         if short is not None and not short.away & updated:

@@ -5,7 +5,6 @@ that its VMs are in.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -20,9 +19,9 @@ from virt_admit.forecasts.upgrade.simulation import RECHECK
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vms
 from virt_admit.model.kubevirt.settings import parallel_migrations
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.resources import MEMORY
 
 POD_GRACE: Final = 30
@@ -135,10 +134,11 @@ def _of_others(node: str, free: int, places: int, cluster: Cluster) -> int:
     needs.
     """
     open_migrations = (each for each in cluster.known(VMIM) if not each.ended)
-    keys = [
-        (vms.namespace_of(each), each.at("spec", "vmiName").text or "") for each in open_migrations
-    ]
-    moved = [vmi for vmi in _vmis(keys, cluster) if vmi.at("status", "nodeName").text != node]
+    found = (
+        find(cluster, VMI, vms.namespace_of(each), each.at("spec", "vmiName").text)
+        for each in open_migrations
+    )
+    moved = [vmi for vmi in found if vmi is not None and vmi.at("status", "nodeName").text != node]
     if len(moved) <= free:
         return 0
     longest = (
@@ -146,13 +146,3 @@ def _of_others(node: str, free: int, places: int, cluster: Cluster) -> int:
         for vmi in moved
     )
     return math.ceil(sum(longest) / max(places, 1))
-
-
-def _vmis(keys: Iterable[tuple[str, str]], cluster: Cluster) -> Iterator[Object]:
-    for namespace, name in keys:
-        try:
-            vmi = cluster.get(VMI, namespace, name)
-        except Unseen:
-            continue
-        if vmi is not None:
-            yield vmi

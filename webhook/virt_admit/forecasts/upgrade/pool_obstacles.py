@@ -49,7 +49,7 @@ from virt_admit.model.node_updates import (
     upgrade_plans,
 )
 from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
-from virt_admit.model.node_updates.node_phases import PoolUpdate
+from virt_admit.model.node_updates.node_phases import PoolUpdate, by_node
 from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.node_updates.operators.paused_clusters import PausedCluster
 from virt_admit.model.node_updates.rancher import managed_charts
@@ -61,7 +61,9 @@ from virt_admit.model.remediation.control_plane import RebootRisk
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a pool is not updated at all."""
+    """Why a pool is not updated at all, or one of its nodes, with which its updater does not go
+    on.
+    """
 
     reason: str
     remedy: str
@@ -120,16 +122,6 @@ def _is_history(owner: Object, cluster: Cluster) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFailure:
-    """A node whose update has failed, so that its updater does not go on with it."""
-
-    node: str
-    reason: str
-    remedy: str
-    problem: ProblemId
-
-
 READS: Final[Reads] = union(
     awaited_checks.READS,
     awaited_return.READS,
@@ -150,7 +142,7 @@ READS: Final[Reads] = union(
 )
 
 
-def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[NodeFailure]:
+def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[Obstacle]:
     """Yield the nodes that nothing can update, as their kubelets do not report.
 
     One with VMs, or with pods that a drain evicts, stops an upgrade by its drain already.
@@ -165,7 +157,8 @@ def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[NodeFailure]:
             )
             otherwise = awaited_checks.advice(node.name, cluster) or repair
             remedy = capital(awaited_return.advice(node.name, cluster, otherwise))
-            yield NodeFailure(node.name, f"it {why}, so nothing can update it", remedy, problem)
+            reason = f"it {why}, so nothing can update it"
+            yield Obstacle(reason, remedy, problem, node=node.name)
 
 
 def _blockers(name: str, occupied: Collection[str], cluster: Cluster) -> Sequence[Blocker]:
@@ -270,7 +263,7 @@ def doubted_nodes(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[str
         for each in standing_orders(cluster)
         if not each.certain
     }
-    for name, update in ((name, own) for pool in begun for name, own in pool.nodes.items()):
+    for name, update in by_node(begun):
         if not doubts.isdisjoint((update.kind, update.name, node) for node in ("", name)):
             yield name
 

@@ -34,12 +34,12 @@ from virt_admit.forecasts.upgrade import (
 from virt_admit.forecasts.upgrade.assumed_fixes import IfFixed
 from virt_admit.forecasts.upgrade.drains import failed_drains, kept_pods, undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Range
-from virt_admit.forecasts.upgrade.estimate_basis import Basis
 from virt_admit.forecasts.upgrade.outcomes import Outcome, leftovers, shown, undetermined
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.pools import unpooled_nodes
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
-from virt_admit.forecasts.upgrade.savings import Saving
+from virt_admit.forecasts.upgrade.savings import FasterSetting
 from virt_admit.forecasts.upgrade.simulated_world import Start, estimated, world
 from virt_admit.forecasts.upgrade.simulation import World, simulate
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
@@ -49,10 +49,9 @@ from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits, limits
+from virt_admit.model.kubevirt.settings.parallel_migrations import limits
 from virt_admit.model.messages import count
 from virt_admit.model.node_updates import cluster_updates
-from virt_admit.model.node_updates.node_phases import PoolUpdate
 from virt_admit.model.node_updates.operators import paused_pools
 from virt_admit.model.node_updates.operators.release_refusals import RefusedReleases
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
@@ -111,7 +110,7 @@ class Rehearsal:
     waves: tuple[Wave, ...]
     vms: tuple[VmMoves, ...]
     stops: tuple[Stop, ...]
-    faster: tuple[Saving, ...]
+    faster: tuple[FasterSetting, ...]
     health_checks: tuple[RebootCheck, ...] = ()
     """The health checks that watch the nodes,
     those first that would act on a node that is only being updated.
@@ -237,7 +236,8 @@ def _run(
     by_load = [
         node.name for node in sorted(plan.nodes, key=lambda node: (len(node.forecasts), node.name))
     ]
-    late = tuple(stop for stop in _late(begun, options, cluster) if stop.problem not in fixed)
+    too_long = upgrade_progress.late(begun, options.node_minutes, cluster)
+    late = _stopped(each for each in too_long if each.problem not in fixed)
     pools: tuple[Pool, ...] = ()
     try:
         pools = assumed_fixes.fixed_pools(
@@ -257,11 +257,12 @@ def _run(
     if unseen:
         return _unknown(driver, plan, kept, unseen, late, so_far, pools)
     waiting = upgrade_progress.without_late(pools, [stop.node for stop in late])
-    result, world, runs = _simulated(
-        cluster, plan, waiting, allowed, driver, options, progress, begun, late, in_order
+    start = Start(
+        plan, waiting, allowed, options.node_minutes * 60, begun, continued=not options.from_start
     )
+    result, world, runs = _simulated(cluster, driver, start, late, progress, in_order)
     updated = [node for pool in pools for node in pool.to_do]
-    checks = reboots.health_checks(cluster, driver, updated, options.node_minutes * 60)
+    checks = reboots.health_checks(cluster, driver, updated, start.reboot)
     so_far = so_far and replace(so_far, notes=(*so_far.notes, *vm_interruptions.lost(runs)))
     result = replace(result, health_checks=checks, progress=so_far)
     if not result.nodes_complete or forecast_only:
@@ -269,15 +270,6 @@ def _run(
     progress("trying other settings")
     faster = savings.faster(world, runs[1], savings.one_by_one(plan, cluster), in_order)
     return replace(result, faster=tuple(faster))
-
-
-def _late(begun: Sequence[PoolUpdate], options: Options, cluster: Cluster) -> Iterator[Stop]:
-    """Yield a stop for each node that is updated or rebooted for more than twice the time that this
-    should take.
-    """
-    for late in upgrade_progress.late(begun, options.node_minutes, cluster):
-        problem = problem_of(ProblemCause.NODE_UPDATE_LATE, late.node)
-        yield Stop(late.node.name, late.reason, late.remedy, problem)
 
 
 def _unknown(
@@ -345,35 +337,27 @@ def _other_pods(node: NodePlan) -> Iterator[Stop]:
 
 def _simulated(
     cluster: Cluster,
-    plan: Plan,
-    pools: tuple[Pool, ...],
-    found: MigrationLimits,
     driver: Driver,
-    options: Options,
-    progress: Callable[[str], None],
-    begun: Sequence[PoolUpdate],
+    start: Start,
     late: tuple[Stop, ...],
+    progress: Callable[[str], None],
     in_order: InOrder,
 ) -> tuple[Rehearsal, World, Sequence[Outcome]]:
+    plan, pools = start.plan, start.pools
+    free = [pool for pool in pools if pool.obstacle is None]
     estimates = estimated(plan, cluster)
-    start = Start(
-        plan, pools, found, options.node_minutes * 60, begun, continued=not options.from_start
-    )
     worlds = [world(cluster, start, estimates, bound) for bound in ("low", "high")]
     progress("simulating the shortest and the longest run")
     low, high = in_order(simulate, worlds)
     runs = [low, high]
-    emptied = {*upgrade_progress.emptied(begun), *worlds[0].deadlines}
-    updated = (
-        frozenset(node for pool in pools if pool.obstacle is None for node in pool.to_do) - emptied
-    )
+    emptied = {*upgrade_progress.emptied(start.begun), *worlds[0].deadlines}
+    updated = {node for pool in free for node in pool.to_do} - emptied
     for_good = frozenset(vm.name for vm in worlds[0].vms if vm.blocked)
     left = (node for node in plan.nodes if node.name in updated)
     lasting = tuple(_certain_stops(left, lambda row: row.vmi.full_name in for_good))
-    ill = (each for pool in pools if pool.obstacle is None for each in pool.failing)
-    failed = tuple(Stop(each.node, each.reason, each.remedy, each.problem) for each in ill)
+    failed = _stopped(each for pool in free for each in pool.failing)
     undrained = _certain_stops(failed_drains.nodes(plan, pools))
-    held = any(pool.obstacle for pool in pools)
+    held = len(free) < len(pools)
     certain = bool(failed or late or lasting or held)
     if (
         not certain
@@ -387,13 +371,12 @@ def _simulated(
     unseen = (preemption_effects.UNSEEN,) if preempting else tuple(undetermined(runs))
     certain = bool((stopped and not preempting) or failed or late or held)
     possible = False if certain else None if unseen else not stops
-    basis = Basis(driver, pools, tuple(begun), found, options.node_minutes, plan)
     result = Rehearsal(
         driver,
         possible,
         unseen,
         _range(*(run.seconds for run in runs)) if possible else None,
-        tuple(estimate_basis.rests_on(basis, estimates.values(), cluster)),
+        tuple(estimate_basis.rests_on(driver, start, estimates.values(), cluster)),
         tuple(_waves(pools, low, high)),
         tuple(vm_interruptions.moved(plan, low, high, cluster)),
         stops,
@@ -461,9 +444,12 @@ def _stops(
             yield Stop(node, "it is never reached", "See the other stops.")
 
 
-def _obstacles(pools: Iterable[Pool]) -> Iterator[Stop]:
-    held = dict.fromkeys(pool.obstacle for pool in pools if pool.obstacle is not None)
-    return (Stop(each.node, each.reason, each.remedy, each.problem) for each in held)
+def _obstacles(pools: Iterable[Pool]) -> tuple[Stop, ...]:
+    return _stopped(dict.fromkeys(pool.obstacle for pool in pools if pool.obstacle is not None))
+
+
+def _stopped(found: Iterable[Obstacle]) -> tuple[Stop, ...]:
+    return tuple(Stop(each.node, each.reason, each.remedy, each.problem) for each in found)
 
 
 def _without_room(node: str, reason: str, row: Forecast | None, crowded: Forecast | None) -> Stop:

@@ -18,9 +18,14 @@ from typing import Final
 from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
-from virt_admit.forecasts.upgrade.pool_obstacles import NodeFailure, Obstacle
-from virt_admit.forecasts.upgrade.pools import away_nodes, updater_pods, waiting_machines
-from virt_admit.model import machine_pools
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
+from virt_admit.forecasts.upgrade.pools import (
+    away_nodes,
+    unpooled_nodes,
+    updater_pods,
+    waiting_machines,
+)
+from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
@@ -52,7 +57,6 @@ from virt_admit.model.node_updates import (
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.node_updates.operators import paused_pools, poolless_nodes
-from virt_admit.model.node_updates.operators.poolless_nodes import PoollessNode
 from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final = union(
@@ -62,6 +66,7 @@ READS: Final = union(
     updater_pods.READS,
     waiting_machines.READS,
     harvester_waits.READS,
+    machine_nodes.POOL_READS,
 )
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
@@ -85,7 +90,8 @@ class Pool:
     obstacle: Obstacle | None = None
     begun: tuple[str, ...] = ()
     """Nodes whose update is under way; each of them has one of the places."""
-    failing: tuple[NodeFailure, ...] = ()
+    failing: tuple[Obstacle, ...] = ()
+    """Nodes whose update has failed, each with the reason."""
     left_out: tuple[str, ...] = ()
     """Nodes that are cordoned or not Ready: each takes a place,
     and is updated only after that ends.
@@ -206,7 +212,7 @@ def pools(
     """
     nodes.every(cluster)  # raises if none can be read
     every = cluster.known(NODE)
-    phases = {node: update for pool in begun for node, update in pool.nodes.items()}
+    phases = dict(node_phases.by_node(begun))
     match driver:
         case Driver.MACHINE_CONFIG:
             found = tuple(_machine_config(every, cluster, max_unavailable, phases))
@@ -301,13 +307,13 @@ def _continued(pool: Pool, phases: Mapping[str, NodeUpdate], known: Mapping[str,
     )
 
 
-def _failure(node: Object, update: NodeUpdate) -> NodeFailure:
+def _failure(node: Object, update: NodeUpdate) -> Obstacle:
     words = f": {update.waits_for}" if update.waits_for else ""
-    return NodeFailure(
-        node.name,
+    return Obstacle(
         f"its update has failed{words}",
         daemon_errors.of_update(node, update),
         problem_of(ProblemCause.NODE_UPDATE_FAILED, node),
+        node=node.name,
     )
 
 
@@ -335,26 +341,19 @@ def _machine_config(
             found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
             yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
     for left in poolless_nodes.of_cluster(cluster).values():
-        if left.custom:
-            yield Pool("no MachineConfigPool", (left.node.name,), 1, _without_a_pool(left))
+        yield Pool("no MachineConfigPool", (left.node.name,), 1, unpooled_nodes.left_out(left))
 
 
 def rests_on(driver: Driver, cluster: Cluster) -> Iterator[str]:
     """Yield what the update of the cluster rests on, and which nodes belong to another pool than
-    one that selects them, or to none.
+    one that selects them.
     """
     if driver is Driver.MACHINE_CONFIG:
         yield from cluster_updates.release(cluster).notes
         found = machine_pools.overlaps(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
         yield from (overlap.effect for overlap in found)
-        yield from (
-            each.reason for each in poolless_nodes.of_cluster(cluster).values() if not each.custom
-        )
-
-
-def _without_a_pool(found: PoollessNode) -> Obstacle:
-    problem = problem_of(ProblemCause.POOL_AMBIGUOUS, found.node)
-    return Obstacle(found.reason, found.remedy, problem, node=found.node.name)
+    else:
+        yield from unpooled_nodes.of_machine_pools(cluster, counted=driver is Driver.PLAIN)
 
 
 def _machine_config_pool(

@@ -26,18 +26,18 @@ _SAVINGS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Saving:
-    """A setting that would shorten the upgrade."""
+class FasterSetting:
+    """A setting with which the upgrade would take so many seconds less."""
 
     setting: str
-    before: int
-    after: int
-    seconds: int
+    from_: int
+    to: int
+    saves: int
 
 
 def faster(
     world: World, high: Outcome, one_by_one: Container[str] = (), in_order: InOrder = map
-) -> Iterator[Saving]:
+) -> Iterator[FasterSetting]:
     """Yield the settings whose change saves time, the best first, tried in the longer run.
 
     One with which VMs wait for room is not worth a hint: the nodes that are drained together leave
@@ -48,29 +48,20 @@ def faster(
             storage operator.
         in_order: does the runs.
     """
-    found: list[Saving] = []
-    limit = world.limits
+    found: list[FasterSetting] = []
+    limits = world.limits
+    node, total = limits.node, limits.cluster
     changes = (
-        (
-            PER_NODE,
-            limit.node,
-            limit.node * 2,
-            replace(world, limits=replace(limit, node=limit.node * 2)),
-        ),
-        (
-            PER_CLUSTER,
-            limit.cluster,
-            limit.cluster * 2,
-            replace(world, limits=replace(limit, cluster=limit.cluster * 2)),
-        ),
+        (PER_NODE, node, node * 2, replace(world, limits=replace(limits, node=node * 2))),
+        (PER_CLUSTER, total, total * 2, replace(world, limits=replace(limits, cluster=total * 2))),
         *_more_nodes(world, one_by_one),
     )
     runs = in_order(simulate, [other for *_, other in changes])
     for (setting, before, after, _), tried in zip(changes, runs, strict=True):
         saved = high.seconds - tried.seconds
         if saved > 0 and not (tried.stops or tried.exhausted or tried.crowded):
-            found.append(Saving(setting, before, after, saved))
-    yield from sorted(found, key=lambda saving: -saving.seconds)[:_SAVINGS]
+            found.append(FasterSetting(setting, before, after, saved))
+    yield from sorted(found, key=lambda faster: -faster.saves)[:_SAVINGS]
 
 
 def one_by_one(plan: Plan, cluster: Cluster) -> frozenset[str]:

@@ -32,7 +32,7 @@ from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER
 from virt_admit.model.kubevirt.settings.parallel_migrations import MigrationLimits
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import updaters
-from virt_admit.model.node_updates.node_phases import IN_FLIGHT, Phase, PoolUpdate
+from virt_admit.model.node_updates.node_phases import IN_FLIGHT, Phase, PoolUpdate, by_node
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.node_labels import is_transient
 from virt_admit.model.scheduler.snapshot import Node
@@ -72,8 +72,7 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
     """
     begun = {
         name: upgrade_progress.until_back(update, start.reboot, bound, cluster)
-        for pool in start.begun
-        for name, update in pool.nodes.items()
+        for name, update in by_node(start.begun)
     }
     deadlines = _deadlines(begun, cluster)
     vms = tuple(

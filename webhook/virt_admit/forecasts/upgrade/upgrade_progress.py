@@ -15,6 +15,7 @@ from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.remediation.awaited_return import OverdueReturn
 from virt_admit.forecasts.upgrade import drain_waits
 from virt_admit.forecasts.upgrade.operators import leaving_vms
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import about, typed
@@ -28,7 +29,6 @@ from virt_admit.model.kubernetes.kinds import (
     NODE,
     PLAN,
 )
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
 from virt_admit.model.node_updates import harvester_upgrades, kured, machine_rollouts
@@ -38,8 +38,10 @@ from virt_admit.model.node_updates.node_phases import (
     NodeUpdate,
     Phase,
     PoolUpdate,
+    by_node,
 )
 from virt_admit.model.node_updates.update_orders import LONG
+from virt_admit.model.problems import ProblemCause, problem_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class UpgradeProgress:
 def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> UpgradeProgress:
     """Return how far a roll-out is, with what is left on the nodes that are drained."""
     plans = {node.name: node for node in plan.nodes}
-    every = [(name, update) for pool in begun for name, update in pool.nodes.items()]
+    every = [*by_node(begun)]
 
     def in_phase(phase: Phase) -> tuple[str, ...]:
         return tuple(name for name, update in every if update.phase is phase)
@@ -139,16 +141,12 @@ def still_drained(begun: Sequence[PoolUpdate], plan: Plan) -> frozenset[str]:
     if not begun:
         return frozenset(node.name for node in plan.nodes)
     over = (*EMPTIED, Phase.DONE, Phase.FAILING, Phase.NOT_PART)
-    return frozenset(
-        name for pool in begun for name, update in pool.nodes.items() if update.phase not in over
-    )
+    return frozenset(name for name, update in by_node(begun) if update.phase not in over)
 
 
 def emptied(begun: Sequence[PoolUpdate]) -> frozenset[str]:
     """Return the nodes that are under way and whose drain has ended."""
-    return frozenset(
-        name for pool in begun for name, update in pool.nodes.items() if update.phase in EMPTIED
-    )
+    return frozenset(name for name, update in by_node(begun) if update.phase in EMPTIED)
 
 
 def unseen(begun: Sequence[PoolUpdate], plan: Plan) -> tuple[str, ...]:
@@ -165,13 +163,8 @@ def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:
     """Yield what the end of the nodes under way depends on, besides the updater:
     who ends their maintenance.
     """
-    flying = (
-        (name, update)
-        for pool in begun
-        for name, update in pool.nodes.items()
-        if update.phase in IN_FLIGHT
-    )
-    waiting = [name for name, update in flying if update.kind not in _ROLLED_OUT]
+    flying = [(name, update.kind) for name, update in by_node(begun) if update.phase in IN_FLIGHT]
+    waiting = [name for name, kind in flying if kind not in _ROLLED_OUT]
     if waiting:
         yield f"an administrator ends the maintenance of {names(waiting)} in that time"
 
@@ -186,36 +179,27 @@ _ROLLED_OUT: Final = (
 """What updates nodes by itself; a node in maintenance waits for its administrator."""
 
 
-@dataclass(frozen=True, slots=True)
-class LateNode:
-    """A node that is updated or rebooted for too long."""
-
-    node: Object
-    reason: str
-    remedy: str
-
-
-def late(begun: Sequence[PoolUpdate], minutes: int, cluster: Cluster) -> Iterator[LateNode]:
+def late(begun: Sequence[PoolUpdate], minutes: int, cluster: Cluster) -> Iterator[Obstacle]:
     """Yield the nodes that are certainly updated for more than twice the given minutes, or have not
     reported for three times as long.
     """
-    for name, update in ((name, update) for pool in begun for name, update in pool.nodes.items()):
+    for name, update in by_node(begun):
         node = find(cluster, NODE, "", name)
         begins = update.phase in EMPTIED and update.kind in _ROLLED_OUT and minutes
         if node is None or not begins:
             continue
+        problem = problem_of(ProblemCause.NODE_UPDATE_LATE, node)
         look = typed("Look at the node and its console", about("describe", node, NODE))
         over = awaited_return.overdue(name, cluster, timedelta(minutes=3 * minutes))
         if over is not None:
             remedy = capital(awaited_return.advice(name, cluster, look))
-            yield LateNode(node, _not_back(name, over, minutes, cluster), remedy)
+            yield Obstacle(_not_back(name, over, minutes, cluster), remedy, problem, node=name)
         elif update.exact and vm_states_times.is_older(
             update.since, timedelta(minutes=2 * minutes), cluster
         ):
             age = vm_states_times.age(update.since, cluster)
-            yield LateNode(
-                node, f"it has been {update.phase} for {age}, and {minutes} min were expected", look
-            )
+            reason = f"it has been {update.phase} for {age}, and {minutes} min were expected"
+            yield Obstacle(reason, look, problem, node=name)
 
 
 def stalled(
@@ -237,8 +221,7 @@ def stalled(
     for pool in pools:
         if pool.obstacle is not None:
             told |= {*pool.to_do, pool.obstacle.node}
-    every = ((name, update) for pool in begun for name, update in pool.nodes.items())
-    for name, update in every:
+    for name, update in by_node(begun):
         steps = EMPTIED if update.kind == MACHINE_DEPLOYMENT.kind else _STEPS
         own = update.kind not in _ROLLED_OUT or update.kind in harvester_upgrades.KINDS
         if own or update.phase not in steps or name in told:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from virt_admit.forecasts.drain import migration_doubts, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import Plan
+from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST
 from virt_admit.forecasts.drain.vm_downtime import NONE, Downtime
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
 from virt_admit.forecasts.upgrade.outcomes import Outcome
@@ -80,14 +81,16 @@ def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator
             None if is_lost else downtime(row, stopped, away),
             paused(row, moves, cluster),
             row.unless,
-            _risk(row, cluster) if moves else None,
+            _risk(row, moves, cluster) if moves else None,
         )
 
 
-def _risk(row: Forecast, cluster: Cluster) -> VmRisk | None:
+def _risk(row: Forecast, moves: int, cluster: Cluster) -> VmRisk | None:
+    """Return what a drain may do to a guest; one that moves again is at rest before that."""
     if row.outcome is not VmOutcome.MIGRATES:
         return None
-    found = migration_doubts.side_effect(row.vmi, cluster)
+    state = row.state if moves == 1 else AT_REST
+    found = migration_doubts.side_effect(row.vmi, state, cluster)
     return VmRisk(found.reason, found.remedy) if found is not None else None
 
 

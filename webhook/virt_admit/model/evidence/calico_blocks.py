@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.kinds import DEPLOYMENT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.lookups import find, find_named
 from virt_admit.model.messages import count, names
+from virt_admit.model.problems import Problem
 
 _GROUPS: Final = (("crd.projectcalico.org", "v1"), ("projectcalico.org", "v3"))
 """Of the stored objects, and of Calico's API server, which shows the same ones."""
@@ -39,35 +40,31 @@ class _Block(NamedTuple):
     node: str
 
 
-class TakenBlocks(NamedTuple):
-    """How many blocks of the IP pools nodes have, and those of nodes that are gone."""
+def of(version: int, cluster: Cluster) -> Problem:
+    """Return how many blocks of the IP pools of a version of IP nodes have, and those of nodes that
+    are gone, for all pods at once.
 
-    words: str
-    """``all 8 blocks of IPPool a (10.0.0.0/23) are taken, 3 of them by nodes that do not exist (b,
-    c)``; empty: no pool is known."""
-    remedy: str
-
-
-def of(version: int, cluster: Cluster) -> TakenBlocks:
-    """Return what is known of the blocks of a version of IP, for all pods at once."""
+    As ``all 8 blocks of IPPool a (10.0.0.0/23) are taken, 3 of them by nodes that do not exist (b,
+    c)``; without a reason: no pool is known.
+    """
     return cluster.cached(_of_6 if version == _SIXTH else _of_4)
 
 
 _SIXTH: Final = 6
 
 
-def _of_4(cluster: Cluster) -> TakenBlocks:
+def _of_4(cluster: Cluster) -> Problem:
     return _of(4, cluster)
 
 
-def _of_6(cluster: Cluster) -> TakenBlocks:
+def _of_6(cluster: Cluster) -> Problem:
     return _of(6, cluster)
 
 
-def _of(version: int, cluster: Cluster) -> TakenBlocks:
+def _of(version: int, cluster: Cluster) -> Problem:
     pools = {str(cidr): (pool, cidr) for pool, cidr in _pools(version, cluster)}
     if not pools:
-        return TakenBlocks("", typed(_MORE, f"kubectl get {_POOLS[0].resource}.{_GROUPS[0][0]}"))
+        return Problem("", typed(_MORE, f"kubectl get {_POOLS[0].resource}.{_GROUPS[0][0]}"))
     taken = {
         each for each in _blocks(cluster) if any(_is_in(each.cidr, c) for _, c in pools.values())
     }
@@ -79,10 +76,10 @@ def _of(version: int, cluster: Cluster) -> TakenBlocks:
     words = f"{blocks} of {which} are taken"
     if not gone:
         first = next(iter(pools.values()))[0]
-        return TakenBlocks(words, typed(_MORE, about("describe", first, _POOLS[0])))
+        return Problem(words, typed(_MORE, about("describe", first, _POOLS[0])))
     nodes = sorted({each.node for each in gone})
     words += f", {len(gone)} of them by nodes that do not exist ({names(nodes)})"
-    return TakenBlocks(words, _release(gone, cluster))
+    return Problem(words, _release(gone, cluster))
 
 
 _MORE: Final = (

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
 from virt_admit.model.messages import count
 
 FIELDS: Final = tuple(f"status.{kind}" for kind in CONTAINERS)
@@ -44,26 +44,23 @@ def reports(pod: Object, cluster: Cluster) -> Iterator[ContainerReport]:
     unless that is long ago.
     """
     now = clock.now(cluster)
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            name, waiting = status["name"].text or "?", status.at("state", "waiting")
-            ended = next(
-                (each for each in _ENDED if status.at(*each, "exitCode").integer), _ENDED[0]
-            )
-            last = _ended(status.at(*ended))
-            time = clock.instant(status.at(*ended, "finishedAt").text)
-            reason = waiting["reason"].text or ""
-            again = reason == "CrashLoopBackOff"  # whose message says only for how long it waits
-            said = "" if again else waiting["message"].text
-            held = with_reason(reason, said) if reason not in _WAITS else ""
-            restarts = status["restartCount"].integer or 0
-            old = time is not None and now is not None and now - time > RECENT
-            if held or (last and restarts and not old):
-                times = f", {count(restarts, 'restart')}" if restarts else ""
-                words = "; it ended last with ".join(filter(None, (held, last)))
-                code = status.at(*ended, "exitCode").integer
-                booted = (status.at(*ended, "reason").text, code) == _BOOTED
-                yield ContainerReport(name, f"{words}{times}", time, restarts, booted)
+    for status in container_statuses(pod):
+        name, waiting = status["name"].text or "?", status.at("state", "waiting")
+        ended = next((each for each in _ENDED if status.at(*each, "exitCode").integer), _ENDED[0])
+        last = _ended(status.at(*ended))
+        time = clock.instant(status.at(*ended, "finishedAt").text)
+        reason = waiting["reason"].text or ""
+        again = reason == "CrashLoopBackOff"  # whose message says only for how long it waits
+        said = "" if again else waiting["message"].text
+        held = with_reason(reason, said) if reason not in _WAITS else ""
+        restarts = status["restartCount"].integer or 0
+        old = time is not None and now is not None and now - time > RECENT
+        if held or (last and restarts and not old):
+            times = f", {count(restarts, 'restart')}" if restarts else ""
+            words = "; it ended last with ".join(filter(None, (held, last)))
+            code = status.at(*ended, "exitCode").integer
+            booted = (status.at(*ended, "reason").text, code) == _BOOTED
+            yield ContainerReport(name, f"{words}{times}", time, restarts, booted)
 
 
 def _ended(ended: Field) -> str:

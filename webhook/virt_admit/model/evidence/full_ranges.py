@@ -57,7 +57,7 @@ _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 class UsedUpRange(NamedTuple):
     """A range that has no address left."""
 
-    what: str
+    reason: str
     remedy: str
     of_node: bool
     """Whether each pod of the node needs one of this range, by what the Node says."""
@@ -75,7 +75,7 @@ def of(said: str, node: str, cluster: Cluster) -> UsedUpRange | None:
         taken = calico_blocks.of(int(version[1]) if version else 4, cluster)
         what = f"Calico has no address left in IP pool {cut(pools[1], _LONGEST)}" if pools else ""
         what = what or f"Calico has no free block of addresses for {node}"
-        whole = f"{what}: {taken.words}" if taken.words else what
+        whole = f"{what}: {taken.reason}" if taken.reason else what
         return UsedUpRange(whole, taken.remedy, of_node=bool(strict))
     if _CILIUM.search(said):
         return _cilium(node, cluster)

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from virt_admit.model.commands import logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 
 _FIELDS: Final = ("kernelVersion", "osImage", "architecture")
 READS: Final[Reads] = {
@@ -49,14 +50,7 @@ _Key: TypeAlias = tuple[str, str, _System, str]
 """The namespace and name of a container, the system of its node, and where it comes from."""
 
 
-class OtherKernel(NamedTuple):
-    """A kernel for which a pod has no module, where others have one for another kernel."""
-
-    words: str
-    remedy: str
-
-
-def of_end(pod: Object, container: str, said: str, cluster: Cluster) -> OtherKernel | None:
+def of_end(pod: Object, container: str, said: str, cluster: Cluster) -> Problem | None:
     """Return that a container which ends over a kernel module is on a node with another kernel than
     those of the same system on which the same container has done its work; None: not so, or not
     known.
@@ -76,7 +70,7 @@ def of_end(pod: Object, container: str, said: str, cluster: Cluster) -> OtherKer
         f"give {node} a module for kernel {own} (a newer image of {container}, or a package of its "
         f"vendor), or boot it with {others}; until then boot no other node with {own}"
     )
-    return OtherKernel(words, typed(ways, logs_of(pod, "--previous", container=container)))
+    return Problem(words, typed(ways, logs_of(pod, "--previous", container=container)))
 
 
 def _working(pod: Object, container: str, system: _System, cluster: Cluster) -> Mapping[str, str]:
@@ -86,7 +80,7 @@ def _working(pod: Object, container: str, system: _System, cluster: Cluster) -> 
     Other pods of the namespace have containers of the same name. Those of one loader may have a
     DaemonSet for each node, and have the same image then.
     """
-    box = next((box for box in _boxes(pod) if box["name"].text == container), None)
+    box = next((box for box in container_statuses(pod) if box["name"].text == container), None)
     return {
         node: kernel
         for origin in (_origins(pod, box) if box is not None else ())
@@ -102,17 +96,11 @@ def _loaded(cluster: Cluster) -> Mapping[_Key, Mapping[str, str]]:
     for pod in filter(lambda each: each.is_true("Ready"), cluster.known(POD)):
         node = pod.at("spec", "nodeName").text or ""
         kernel, system = _kernel(node, cluster), _system(node, cluster)
-        for box in _boxes(pod) if kernel and all(system) else ():
+        for box in container_statuses(pod) if kernel and all(system) else ():
             for origin in _origins(pod, box):
                 key = pod.namespace, box["name"].text or "", system, origin
                 found.setdefault(key, {})[node] = kernel
     return found
-
-
-def _boxes(pod: Object) -> Iterator[Field]:
-    """Yield the states of the containers of a pod."""
-    for kind in CONTAINERS:
-        yield from pod.at("status", kind).items()
 
 
 def _origins(pod: Object, box: Field) -> Iterator[str]:

@@ -21,11 +21,17 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+class AbsentObject(str):
+    """What a rule needs and is known not to exist: it was read, and may be created later."""
+
+    __slots__ = ()
+
+
 class Unseen(Exception):
     """Data that a rule needs could not be read.
 
     Look-ups raise it. A rule may also *yield* it when only one of several independent look-ups
-    failed.
+    failed. ``what`` is an ``AbsentObject`` where nothing is unread.
     """
 
     def __init__(self, what: str) -> None:

@@ -355,6 +355,7 @@ UPGRADE_PLAN: Final = Kind(
 )
 PLAN: Final = Kind("upgrade.cattle.io", ("v1",), "plans", "Plan")
 FORKLIFT_PLAN: Final = Kind("forklift.konveyor.io", ("v1beta1",), "plans", "Plan")
+FORKLIFT_PROVIDER: Final = FORKLIFT_PLAN._replace(plural="providers", kind="Provider")
 RANCHER_CLUSTER: Final = Kind("provisioning.cattle.io", ("v1",), "clusters", "Cluster")
 FLEET_BUNDLE: Final = Kind("fleet.cattle.io", ("v1alpha1",), "bundles", "Bundle")
 MANAGED_CHART: Final = Kind("management.cattle.io", ("v3",), "managedcharts", "ManagedChart")

@@ -10,19 +10,9 @@ from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keep
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 
-READS: Final[Reads] = union(
-    clock.READS,
-    {
-        NODE: (
-            *CONDITIONS,
-            "status.conditions.reason",
-            "status.conditions.message",
-            "status.conditions.lastTransitionTime",
-        )
-    },
-)
+READS: Final[Reads] = union(clock.READS, {NODE: WHOLE_CONDITIONS})
 
 OVERDUE: Final = datetime.timedelta(minutes=10)
 """A kubelet writes its conditions at least every five minutes (``nodeStatusReportFrequency``): this

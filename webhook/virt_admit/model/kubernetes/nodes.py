@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, keeps, unlisted
 from virt_admit.model.kubernetes.kinds import NODE
@@ -76,6 +76,19 @@ def _lasting(node: Object) -> Object:
 def is_of_moment(taint: Field) -> bool:
     """Whether a taint repeats a cordon or a condition of its node."""
     return (taint["key"].text or "").startswith("node.kubernetes.io/")
+
+
+def written(taint: Field) -> str:
+    """Return a taint as kubectl writes it, such as ``dedicated=gpu:NoSchedule``."""
+    value = taint["value"].text
+    return f"{taint['key'].text}{f'={value}' if value else ''}:{taint['effect'].text}"
+
+
+def toleration(taint: Field) -> dict[str, Any]:
+    """Return what tolerates a taint, and nothing else."""
+    value = taint["value"].text
+    same = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
+    return {"key": taint["key"].text, **same, "effect": taint["effect"].text}
 
 
 def of_kubevirt(cluster: Cluster) -> tuple[Object, ...]:

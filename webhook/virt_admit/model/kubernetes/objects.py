@@ -173,6 +173,10 @@ class Field:
             for index, item in enumerate(self.value):
                 yield Field(item, self, (index,))
 
+    def named(self, name: str) -> Field:
+        """Return the item of a list with this ``name``; absent if none has it."""
+        return next((item for item in self.items() if item["name"].text == name), self["-"])
+
     @property
     def maps(self) -> list[dict[str, Any]]:
         """The items of a list that are maps, as plain data, for readers that need no paths."""

@@ -26,6 +26,11 @@ NAME: Final = ("metadata.name",)
 """For look-ups that only ask whether an object exists."""
 
 CONDITIONS: Final = ("status.conditions.type", "status.conditions.status")
+WHOLE_CONDITIONS: Final = (
+    *CONDITIONS,
+    *(f"status.conditions.{name}" for name in ("reason", "message", "lastTransitionTime")),
+)
+"""With why and since when they have their status."""
 
 
 _KEYED: Final = ("metadata.annotations.", "metadata.labels.")

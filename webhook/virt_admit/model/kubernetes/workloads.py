@@ -15,7 +15,7 @@ from virt_admit.model.kubernetes.kinds import (
     STATEFUL_SET,
     Kind,
 )
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.selectors import Selector
 
@@ -30,6 +30,12 @@ READS: Final[Reads] = {
     ),
     **dict.fromkeys((AUTOSCALER, SCALED_OBJECT), ("spec.scaleTargetRef",)),
 }
+
+
+def container_statuses(pod: Object) -> Iterator[Field]:
+    """Yield the states of the containers of a pod, those that run first before others."""
+    for kind in CONTAINERS:
+        yield from pod.at("status", kind).items()
 
 
 class Workload(NamedTuple):

@@ -345,10 +345,7 @@ def _reached_nodes(target: str, cluster: Cluster) -> bool | None:
     operator = find(cluster, CLUSTER_OPERATOR, "", _NODES)
     if operator is None:
         return None
-    versions = operator.at("status", "versions").items()
-    return any(
-        each["name"].text == "operator" and each["version"].text == target for each in versions
-    )
+    return operator.at("status", "versions").named("operator")["version"].text == target
 
 
 def _repair(version: Object, sick: Sequence[tuple[Object, str]]) -> str:

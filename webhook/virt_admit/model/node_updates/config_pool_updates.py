@@ -50,22 +50,10 @@ READS: Final[Reads] = union(
             "status.conditions.message",
         ),
         NODE: (
-            *(
-                f"metadata.annotations.{key}"
-                for key in (
-                    CURRENT,
-                    DESIRED,
-                    _STATE,
-                    _REASON,
-                    *_IMAGES,
-                    _DESIRED_DRAIN,
-                    _APPLIED_DRAIN,
-                )
-            ),
+            *ERROR_FIELDS,
+            *(f"metadata.annotations.{key}" for key in (_DESIRED_DRAIN, _APPLIED_DRAIN)),
             "metadata.creationTimestamp",
-            "metadata.labels",
             "spec.taints",
-            "spec.unschedulable",
             *CONDITIONS,
             "status.conditions.lastTransitionTime",
         ),
@@ -143,9 +131,8 @@ def others_unavailable(pool: Object, node: Object) -> int:
     it is cordoned or not Ready
     (openshift/machine-config-operator:pkg/controller/node/status.go#isNodeUnavailable).
     """
-    ready = node.condition("Ready")["status"].text
-    itself = node.at("spec", "unschedulable").boolean or ready in ("False", "Unknown")
-    return (pool.at("status", "unavailableMachineCount").integer or 0) - bool(itself)
+    every = pool.at("status", "unavailableMachineCount").integer or 0
+    return every - node_phases.is_away(node)
 
 
 def degraded(pool: Object) -> str:

@@ -8,9 +8,9 @@ siderolabs/talos:pkg/machinery/constants/constants.go#AnnotationCordonedKey.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
@@ -33,7 +33,7 @@ from virt_admit.model.messages import capital, cut
 from virt_admit.model.node_updates import kured, maintenance_updates, plan_progress, updaters
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.node_updates.operators import device_operators, node_removals
-from virt_admit.model.node_updates.operators.device_operators import DeviceWork
+from virt_admit.model.node_updates.operators.cordons import Cordon
 from virt_admit.model.remediation import fence_taints, maintenance
 from virt_admit.model.scheduler import controller_taints
 
@@ -49,63 +49,13 @@ READS: Final[Reads] = union(
 )
 
 
-class Cordon(NamedTuple):
-    """What keeps new pods from a node."""
-
-    by: str
-    """Who did it, as in ``cordoned by X``; it may say for what."""
-    waits: str = ""
-    """What that waits for, in whole sentences. Empty: it does not say."""
-    ends: bool | None = None
-    """False: it does not end by itself. None: that is not known."""
-    remedy: str = ""
-    """What ends it, with a command. Empty: nothing is to be done."""
-    uncordon: bool = False
-    """Whether an uncordon by hand lasts. Where it does not, it is cordoned again,
-    or what was begun is disturbed.
-    """
-    mark: str = ""
-    """What on the node shows it."""
-    quiet: bool = False
-    """Whether the report about the node says it already."""
-    by_hand: bool = False
-    """Whether its remedy says when to uncordon the node by hand."""
-    failed: bool = False
-    """Whether what it is for has failed, so that it may not end by itself."""
-    state: str = ""
-    """What is done to a node that is only tainted, or deleted, as in ``is STATE``."""
-
-    @property
-    def closed(self) -> str:
-        """What is done to the node, as in ``is cordoned by X``."""
-        return self.state or f"cordoned by {self.by}"
-
-    @property
-    def reason(self) -> str:
-        """What it waits for and whether it ends, in sentences; empty: not known."""
-        stays = f"{'That' if self.waits else 'The cordon'} {STAYS}" if self.ends is False else ""
-        return " ".join(filter(None, (self.waits, stays)))
-
-    @property
-    def words(self) -> str:
-        """Everything about it in sentences, for the report about the node."""
-        mark = f" ({self.mark})" if self.mark else ""
-        by_hand = self.uncordon or self.by_hand or (self.state and self.remedy)
-        keep = "" if by_hand else KEEP
-        said = (f"This node is {self.closed}{mark}.", self.reason, keep, capital(self.remedy))
-        return " ".join(filter(None, said))
-
-
-KEEP: Final = "Do not uncordon it by hand meanwhile."
-STAYS: Final = "does not end by itself."
-
-
 def of_node(node: Object, cluster: Cluster, *, drained: bool = False) -> Cordon | None:
     """Return what cordoned a node; None: it is not cordoned, or nothing shows what did it.
 
     ``drained``: whether it has the taint of a drain, which counts like a cordon.
     """
-    order: Sequence[_Find] = _OF_CORDONED if drained or _is_cordoned(node) else _OF_TAINTED
+    is_cordoned = drained or node.at("spec", "unschedulable").boolean
+    order: Sequence[_Find] = _OF_CORDONED if is_cordoned else _OF_TAINTED
     return next((found for each in order if (found := each(node, cluster)) is not None), None)
 
 
@@ -127,28 +77,15 @@ def _leaves(vmi: Object) -> str:
     return node if node == vmi.at("status", "nodeName").text else ""
 
 
-def _is_cordoned(node: Object) -> bool:
-    return bool(node.at("spec", "unschedulable").boolean)
-
-
 _Find = Callable[[Object, Cluster], Cordon | None]
 
 
-def _device(work: DeviceWork | None) -> Cordon | None:
-    return Cordon(work.by, work.waits, work.ends, work.remedy, mark=work.mark) if work else None
-
-
 def _driver(node: Object, cluster: Cluster) -> Cordon | None:
-    work = device_operators.driver_upgrade(node, cluster)
-    cordon = _device(work)
-    if work is None or cordon is None or not work.failed:
+    cordon = device_operators.driver_upgrade(node, cluster)
+    if cordon is None or not cordon.failed:
         return cordon
     taken = node.deleted or _update(node, cluster) is not None or is_emptied(node.name, cluster)
-    return cordon._replace(failed=True, uncordon=not taken)
-
-
-def _sriov(node: Object, cluster: Cluster) -> Cordon | None:
-    return _device(device_operators.sriov(node, cluster))
+    return cordon._replace(uncordon=not taken)
 
 
 # --- updates, maintenances, remediation, deletion -------------------------------------------------
@@ -354,17 +291,13 @@ def _removed(node: Object, cluster: Cluster) -> Cordon | None:
     """
     found = node_removals.of_node(node, cluster)
     if found is not None:
-        by = "its deletion" if node.deleted else "the cluster autoscaler, which deletes it"
-        stays = bool(found.waits) and not machine_in_deletion(node, cluster)
-        cordon = Cordon(by, mark=found.mark, state=found.state)
-        if not stays:
-            return cordon
+        if not found.waits or machine_in_deletion(node, cluster):
+            return found._replace(waits="", ends=None, remedy="")
         unread = any(unlisted(cluster, kind) for kind in (CAPI_MACHINE, MACHINE))
         ends = None if unread and not node.deleted else found.ends  # its Machine may be deleted
-        return cordon._replace(
-            waits=found.waits, ends=ends, remedy=found.remedy, failed=bool(found.remedy)
-        )
-    key = next((key for key in _keys(node) if key.startswith("karpenter.sh/disrupt")), "")
+        return found._replace(ends=ends, failed=bool(found.remedy))
+    keys = (taint["key"].text or "" for taint in node.at("spec", "taints").items())
+    key = next((key for key in keys if key.startswith("karpenter.sh/disrupt")), "")
     by = f"{controller_taints.owner(key)}, which deletes it (taint {key})"
     return Cordon(by, state=f"tainted by {by}") if key else None
 
@@ -374,17 +307,13 @@ def _deleted(node: Object, cluster: Cluster) -> Cordon | None:
     return _removed(node, cluster) if node.deleted else None
 
 
-def _keys(node: Object) -> Iterator[str]:
-    yield from (taint["key"].text or "" for taint in node.at("spec", "taints").items())
-
-
 _OF_CORDONED: Final[Sequence[_Find]] = (
     _fence,
     _driver,
     _machine,
     _deleted,
     _update,
-    _sriov,
+    device_operators.sriov,
     _kured,
     _plan,
     _removed,

@@ -102,9 +102,13 @@ KINDS: Final = tuple(form.kind.kind for form in _FORMS)
 
 
 def upgrades(cluster: Cluster) -> Iterator[PoolUpdate]:
-    """Yield the upgrade of Harvester that is under way."""
-    for form, upgrade in _under_way(cluster):
-        yield _progress(upgrade, form, cluster)
+    """Yield how far the upgrade of Harvester is that is under way."""
+    return (update for _, update in going(cluster))
+
+
+def going(cluster: Cluster) -> Iterator[tuple[Object, PoolUpdate]]:
+    """Yield the upgrade of Harvester that is under way, with how far it is."""
+    return ((own, _progress(own, form, cluster)) for form, own in _under_way(cluster))
 
 
 def keeps_launchers(cluster: Cluster) -> bool:

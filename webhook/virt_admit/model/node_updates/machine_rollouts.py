@@ -9,6 +9,7 @@ Sources: kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -162,8 +163,8 @@ def _pool(
                 machine, deployment, not rolling if known is None else known, waits
             )
     unknown = rolling and None in current.values()
-    chosen = frozenset() if unknown else _next(deployment, nodes)
-    nodes = {name: _chosen(update) if name in chosen else update for name, update in nodes.items()}
+    for name in () if unknown else _next(deployment, nodes):
+        nodes[name] = replace(nodes[name], phase=Phase.NEXT)
     began = node_phases.true_since(machine_drain.condition(deployment, "RollingOut"))
     return PoolUpdate(MACHINE_DEPLOYMENT.kind, deployment.name, nodes, began, rolling, unknown)
 
@@ -180,20 +181,16 @@ def _is_rolling(deployment: Object) -> bool:
     return every is not None and updated is not None and updated < every
 
 
-def _chosen(update: NodeUpdate) -> NodeUpdate:
-    return NodeUpdate(update.kind, update.name, Phase.NEXT)
-
-
-def _next(deployment: Object, nodes: Mapping[str, NodeUpdate]) -> frozenset[str]:
+def _next(deployment: Object, nodes: Mapping[str, NodeUpdate]) -> Sequence[str]:
     """Return the old nodes that are deleted as soon as the roll-out has a place.
 
     A paused one has none.
     """
     if deployment.at("spec", "paused").boolean:
-        return frozenset()
+        return ()
     taken = sum(update.phase in node_phases.IN_FLIGHT for update in nodes.values())
     waiting = [name for name, update in nodes.items() if update.phase is Phase.WAITING]
-    return frozenset(waiting[: max(machine_pools.at_once(deployment, len(nodes)) - taken, 0)])
+    return waiting[: max(machine_pools.at_once(deployment, len(nodes)) - taken, 0)]
 
 
 def _is_current(machine: Object, revisions: Mapping[str, int]) -> bool | None:

@@ -106,9 +106,8 @@ def cordoned_again(node: Object, cluster: Cluster) -> str:
     """Return how it shows that Harvester cordons a node again and again; empty: nothing shows it,
     it may just empty it.
     """
-    seen = (
-        each for each in events.known(NODE.kind, "NodeSchedulable", cluster) if _is_of(each, node)
-    )
+    uncordoned = events.known(NODE.kind, "NodeSchedulable", cluster)
+    seen = (each for each in uncordoned if each.at("involvedObject", "name").text == node.name)
     times = sum(each["count"].integer or 1 for each in seen)
     if times >= _OFTEN and node.at("spec", "unschedulable").boolean:
         return f"{node.name} was uncordoned {times} times and cordoned again ({REQUESTED})"
@@ -128,10 +127,6 @@ _LONG: Final = timedelta(hours=1)
 """Harvester takes the request off when the drain has ended,
 so it stays where a drain does not end.
 """
-
-
-def _is_of(event: Object, node: Object) -> bool:
-    return event.at("involvedObject", "name").text == node.name
 
 
 def of_maintenances(cluster: Cluster) -> dict[str, NodeUpdate]:

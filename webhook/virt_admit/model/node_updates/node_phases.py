@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -88,6 +88,11 @@ class PoolUpdate:
         return any(
             update.phase not in (Phase.DONE, Phase.NOT_PART) for update in self.nodes.values()
         )
+
+
+def by_node(pools: Iterable[PoolUpdate]) -> Iterator[tuple[str, NodeUpdate]]:
+    """Yield the nodes of roll-outs, each with what updates it."""
+    return ((name, update) for pool in pools for name, update in pool.nodes.items())
 
 
 _CORDONED: Final = "node.kubernetes.io/unschedulable"

@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import refused_upgrades
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, cut_middle
@@ -41,12 +41,9 @@ READS: Final[Reads] = union(
     refused_upgrades.READS,
     {
         SUBSCRIPTION: (
-            *CONDITIONS,
+            *WHOLE_CONDITIONS,
             "spec.name",
             "spec.sourceNamespace",
-            "status.conditions.lastTransitionTime",
-            "status.conditions.message",
-            "status.conditions.reason",
             "status.currentCSV",
             "status.installPlanRef",
             "status.installedCSV",
@@ -170,7 +167,7 @@ def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
             )
             told = f"Subscription {subscription.full_name} {what}"
             since = found["lastTransitionTime"].text
-            yield _Fault(told, words, since, remedy, unpack.cause if unpack is not None else "")
+            yield _Fault(told, words, since, remedy, unpack.reason if unpack is not None else "")
     yield from _awaited(subscription, cluster)
 
 
@@ -228,7 +225,7 @@ def _awaited(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
         return
     if found := awaited_approvals.awaited(subscription, plan, cluster):
         told = f"InstallPlan {plan.full_name} (approved: false)"
-        yield _Fault(told, found.words, since, found.remedy, state="waits for approval")
+        yield _Fault(told, found.reason, since, found.remedy, state="waits for approval")
 
 
 def _several_groups(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
@@ -254,7 +251,7 @@ def _several_groups(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
         told.append(f"ClusterServiceVersion {csv.name} failed{clock.past(broken, cluster)}{why}")
     first, *more = told
     words, state = more[0] if more else checked, "is stuck" if made else "would not go on"
-    yield _Fault(first, words, made, found.remedy, found.words, state)
+    yield _Fault(first, words, made, found.remedy, found.reason, state)
 
 
 def _failed_plan(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
@@ -270,7 +267,7 @@ def _failed_plan(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     unpack = bundle_unpacking.failure(subscription, plan, words, cluster)
     remedy = unpack.remedy if unpack is not None else _after(plan, words, cluster)
     told, said = f"InstallPlan {plan.full_name} failed", words or "it does not say why"
-    yield _Fault(told, said, since, remedy, unpack.cause if unpack is not None else "")
+    yield _Fault(told, said, since, remedy, unpack.reason if unpack is not None else "")
 
 
 def _after(plan: Object, words: str, cluster: Cluster) -> str:
@@ -371,7 +368,7 @@ def _refused(subscription: Object, csv: Object, cluster: Cluster) -> _Fault | No
         return None
     return _Fault(
         f"ClusterServiceVersion {csv.full_name} waits ({_NOT_UPGRADEABLE})",
-        refused.words,
+        refused.reason,
         since,
         refused.remedy,
     )
@@ -396,7 +393,7 @@ def _not_upgradeable(subscription: Object, cluster: Cluster) -> Iterator[_Fault]
         return
     if refused := refused_upgrades.of_operator(subscription.namespace, installed, "", cluster):
         title = f"Subscription {subscription.full_name} waits for {installed}"
-        yield _Fault(title, refused.words, status["lastUpdated"].text, refused.remedy)
+        yield _Fault(title, refused.reason, status["lastUpdated"].text, refused.remedy)
 
 
 def _unready_since(status: Field) -> str | None:

@@ -24,8 +24,8 @@ from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
@@ -45,10 +45,7 @@ READS: Final[Reads] = union(
             "metadata.creationTimestamp",
             "metadata.ownerReferences",
             "status.phase",
-            *CONDITIONS,
-            "status.conditions.reason",
-            "status.conditions.message",
-            "status.conditions.lastTransitionTime",
+            *WHOLE_CONDITIONS,
             "status.initContainerStatuses",
             "status.containerStatuses",
         ),
@@ -435,12 +432,11 @@ def _held(pod: Object) -> tuple[str, str, str | None]:
         )
     if _step(pod)[0]:
         return "", "", None
-    for part in CONTAINERS:
-        for status in pod.at("status", part).items():
-            waiting = status.at("state", "waiting")
-            if reason := waiting["reason"].text:
-                return reason, waiting["message"].text or "", since
-            since = status.at("state", "terminated", "finishedAt").text or since
+    for status in container_statuses(pod):
+        waiting = status.at("state", "waiting")
+        if reason := waiting["reason"].text:
+            return reason, waiting["message"].text or "", since
+        since = status.at("state", "terminated", "finishedAt").text or since
     return "", "", None
 
 

@@ -23,11 +23,9 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
     FLEET_BUNDLE,
-    HARVESTER_UPGRADE,
     NODE,
     RANCHER_CLUSTER,
     STATEFUL_SET,
-    UPGRADE_PLAN,
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -37,11 +35,10 @@ from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT
 from virt_admit.model.node_updates.rancher import helm_releases
+from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 from virt_admit.model.node_updates.rancher.helm_releases import HeldRelease
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
-_LOCAL: Final = "fleet-local"
-"""The namespace of what Rancher knows of the cluster in which it runs."""
 _REPLICAS: Final = ("spec.replicas", "status.readyReplicas")
 
 READS: Final[Reads] = union(
@@ -98,12 +95,10 @@ _CONTROLLERS: Final = (
 
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the upgrade of Harvester that waits for Rancher, if no node of it is under way."""
-    for update in harvester_upgrades.upgrades(cluster):
+    for upgrade, update in harvester_upgrades.going(cluster):
         begun = any(node.phase in IN_FLIGHT for node in update.nodes.values())
-        kind = HARVESTER_UPGRADE if update.kind == HARVESTER_UPGRADE.kind else UPGRADE_PLAN
-        own = [each for each in cluster.known(kind) if each.name == update.name]
-        if own and not begun and not update.paused:
-            yield from _of(own[0], cluster)
+        if not begun and not update.paused:
+            yield from _of(upgrade, cluster)
 
 
 def _of(upgrade: Object, cluster: Cluster) -> Iterator[StandingOrder]:
@@ -184,21 +179,16 @@ def _changes_charts(upgrade: Object, cluster: Cluster) -> bool:
 def _is_fresh(controller: _Controller, cluster: Cluster) -> bool:
     """Return whether the state of a controller has changed a moment ago."""
     own = find(cluster, controller.kind, controller.namespace, controller.name)
+    conditions = own.at("status", "conditions").items() if own is not None else ()
     stamps = (
-        each[when].text
-        for each in _states(own)
-        for when in ("lastUpdateTime", "lastTransitionTime")
+        each[when].text for each in conditions for when in ("lastUpdateTime", "lastTransitionTime")
     )
     return any(age < _PAUSE for stamp in stamps if (age := clock.since(stamp, cluster)) is not None)
 
 
-def _states(own: Object | None) -> Iterator[Field]:
-    yield from own.at("status", "conditions").items() if own is not None else ()
-
-
 def _clusters(cluster: Cluster) -> Iterator[_Wait]:
     """Yield the cluster of Rancher in which it runs, while it is not updated."""
-    for each in cluster.known(RANCHER_CLUSTER, _LOCAL):
+    for each in cluster.known(RANCHER_CLUSTER, LOCAL):
         updated = each.condition("Updated")
         if updated["status"].text in ("False", "Unknown"):
             said = update_orders.quoted(updated["message"].text)
@@ -224,7 +214,7 @@ def _bundles(cluster: Cluster) -> Iterator[_Wait]:
 
     Nothing waits for one that is Modified.
     """
-    for each in sorted(cluster.known(FLEET_BUNDLE, _LOCAL), key=lambda each: each.name):
+    for each in sorted(cluster.known(FLEET_BUNDLE, LOCAL), key=lambda each: each.name):
         ready, state = each.condition("Ready"), each.at("status", "display", "state").text or ""
         if ready["status"].text == "False" and state in (
             "WaitApplied",

@@ -65,30 +65,23 @@ def standing(cluster: Cluster) -> Iterator[StandingOrder]:
 def _of(upgrade: Object, kind: Kind, cluster: Cluster, *, busy: bool) -> Iterator[StandingOrder]:
     status, name = upgrade["status"], update_orders.title(upgrade)
     phase, said = status["phase"].text or "", update_orders.quoted(status["message"].text)
+    annotate = ("kubectl", "annotate", kind.kind.lower(), argument(upgrade.name))
     if f"{_OURS}/suspend" in upgrade.annotations:
-        resume = shell(
-            "kubectl", "annotate", kind.kind.lower(), argument(upgrade.name), f"{_OURS}/suspend-"
-        )
-        yield StandingOrder(
-            upgrade, f"{name} is suspended by its annotation", typed("Resume it", resume), True
-        )
+        resume = typed("Resume it", shell(*annotate, f"{_OURS}/suspend-"))
+        yield StandingOrder(upgrade, f"{name} is suspended by its annotation", resume, True)
     elif phase == _FAILED:
-        again = shell(
-            "kubectl", "annotate", kind.kind.lower(), argument(upgrade.name), f"{_OURS}/reset=true"
-        )
+        again = shell(*annotate, f"{_OURS}/reset=true")
         way = typed("Correct what it reports, then let tuppr begin again", again)
-        yield StandingOrder(
-            upgrade, f"{name} has failed, and tuppr does not try it again{said}", way, True
-        )
+        words = f"{name} has failed, and tuppr does not try it again{said}"
+        yield StandingOrder(upgrade, words, way, True)
     elif phase in _BEFORE and not busy:  # one upgrade at a time: the others wait for it
         yield from _waiting(upgrade, kind, phase or "new", said, cluster)
     elif phase not in (*_BEFORE, *_OVER) and update_orders.is_long(
         since := status["lastUpdated"].text, cluster
     ):
         words = f"{name} goes on: it is {phase} and unchanged{clock.lasting(since, cluster)}{said}"
-        yield StandingOrder(
-            upgrade, words, typed("See what it waits for", about("describe", upgrade, kind)), False
-        )
+        see = typed("See what it waits for", about("describe", upgrade, kind))
+        yield StandingOrder(upgrade, words, see, False)
 
 
 def _waiting(

@@ -20,7 +20,7 @@ from virt_admit.model.scheduler.packing import Packing
 from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 from virt_admit.reports.drain.report import verdict
-from virt_admit.reports.drain.words import in_words
+from virt_admit.reports.drain.words import in_words, without_node
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, joined, shown, worst_first
 from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
@@ -258,7 +258,7 @@ def _notes(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     every = [(node.name, wait) for node in plan.nodes for wait in node.pods.waits]
     waits = [(f"{wait.subject}: {wait.reason}", name) for name, wait in every]
     yield "What the drain waits for", _by_text(waits)
-    yield "Notes", _by_text([(note, node.name) for node in plan.nodes for note in node.notes])
+    yield "Notes", _by_cause(plan)
     yield closed_targets.TITLE, tuple(closed_targets.lines(plan.closed))
     if plan.methods is not None:
         missed = _by_text(
@@ -270,6 +270,17 @@ def _notes(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
         )
         yield "Updates of running VMs", missed
     yield "Not available", plan.unseen
+
+
+def _by_cause(plan: Plan) -> tuple[str, ...]:
+    """Return each note once with its nodes, in the words of the first of them."""
+    first: dict[str, str] = {}
+    pairs = (
+        (first.setdefault(without_node(note, node.name), note), node.name)
+        for node in plan.nodes
+        for note in node.notes
+    )
+    return _by_text(list(pairs))
 
 
 def _by_text(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:

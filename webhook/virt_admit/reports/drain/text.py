@@ -19,7 +19,7 @@ from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.drain.report import verdict
-from virt_admit.reports.drain.words import in_words, next_step, state_words
+from virt_admit.reports.drain.words import in_words, next_step, state_words, without_node
 from virt_admit.reports.unavailable_data import may_lack_vms, not_available, vms
 
 
@@ -30,17 +30,24 @@ def text(result: Plan, now: datetime | None = None) -> str:
     """
     lines = [_ready(result), ""] if result.whole else []
     elsewhere: dict[tuple[str, str], str] = {}
+    shared = _sharing(result) if result.whole else {}
     for node in result.nodes:
-        if node.forecasts or node.visitors or node.pods.blockers or not result.whole:
+        if _has_lines(node) or not result.whole:
             rows = (*node.forecasts, *node.visitors)
             lines += [_headline(node), *_table(rows, now, times=not result.whole)]
             lines += _others(node, elsewhere)
+            lines += _notes(node, shared)
             lines += [""] if result.whole else [_answer(node), ""]
     if result.whole:
         lines += [*_whole(result), ""]
     if result.unseen:
         lines += [*not_available(result.unseen), ""]
     return "\n".join(map(indented, lines))
+
+
+def _has_lines(node: NodePlan) -> bool:
+    """Return whether a node has lines of its own among those of all nodes."""
+    return bool(node.forecasts or node.visitors or node.pods.blockers)
 
 
 def _ready(result: Plan) -> str:
@@ -156,8 +163,23 @@ def _others(node: NodePlan, elsewhere: dict[tuple[str, str], str]) -> Iterator[s
         yield f"  waits for: {wait.subject}: {wait.reason}"
     for need in node.pods.needs:
         yield f"  kubectl drain needs {need.flag} for {names(need.pods)}. {need.cost}"
+
+
+def _sharing(result: Plan) -> Mapping[str, Sequence[str]]:
+    """Return for each note the nodes that it is about, those with lines of their own first."""
+    found: dict[str, list[str]] = {}
+    for node in sorted(result.nodes, key=_has_lines, reverse=True):
+        for cause in dict.fromkeys(without_node(note, node.name) for note in node.notes):
+            found.setdefault(cause, []).append(node.name)
+    return found
+
+
+def _notes(node: NodePlan, shared: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the notes about a node: one about several nodes is said at the first of them."""
     for note in node.notes:
-        yield f"  note: {note}"
+        first, *others = shared.get(without_node(note, node.name), [node.name])
+        if first == node.name:
+            yield f"  note{f' (also for {names(sorted(others), 60)})' if others else ''}: {note}"
 
 
 def _blockers(
@@ -245,7 +267,7 @@ def _whole(result: Plan) -> Iterator[str]:
     empty = [node.name for node in known if not (node.forecasts or node.visitors)]
     if empty:
         yield f"{count(len(empty), 'node')} without VMs: {names(sorted(empty))}"
-    yield from _notes_of(empty, result)
+    yield from _notes_of(result)
     yield from closed_targets.lines(result.closed)
     if result.methods is not None:
         by_reach = Counter(update.reach for update in result.updates)
@@ -269,22 +291,22 @@ def _whole(result: Plan) -> Iterator[str]:
 _MOST_NOTES: Final = 10
 
 
-def _notes_of(empty: Sequence[str], result: Plan) -> Iterator[str]:
-    """Yield the notes about nodes without VMs, which have no lines of their own.
+def _notes_of(result: Plan) -> Iterator[str]:
+    """Yield the notes about nodes that have no lines of their own, as most without VMs.
 
     Those of other nodes were said there.
     """
-    shown = [node for node in result.nodes if node.name not in empty or node.pods.blockers]
-    said = {note for node in shown for note in node.notes}
-    by_text: dict[str, list[str]] = {}
-    for node in result.nodes:
-        for note in node.notes if node.name in empty else ():
-            if note not in said:
-                by_text.setdefault(note, []).append(node.name)
-    for note, on in list(by_text.items())[:_MOST_NOTES]:
-        yield f"  {names(sorted(on), 60)}: {note}"
-    if len(by_text) > _MOST_NOTES:
-        yield f"  and {len(by_text) - _MOST_NOTES} more notes (see -o json)"
+    shown = [node for node in result.nodes if _has_lines(node)]
+    said = {without_node(note, node.name) for node in shown for note in node.notes}
+    by_cause: dict[str, list[tuple[str, str]]] = {}
+    for node in (each for each in result.nodes if not _has_lines(each)):
+        for note in node.notes:
+            if (cause := without_node(note, node.name)) not in said:
+                by_cause.setdefault(cause, []).append((node.name, note))
+    for same in list(by_cause.values())[:_MOST_NOTES]:
+        yield f"  {names(sorted(node for node, _ in same), 60)}: {min(same)[1]}"
+    if len(by_cause) > _MOST_NOTES:
+        yield f"  and {len(by_cause) - _MOST_NOTES} more notes (see -o json)"
 
 
 _OUT_OF_REACH: Final = (Reach.RETRIED, Reach.NEVER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -105,3 +106,10 @@ def down_until(outcome: str, unless: str, *, several: bool = False) -> str:
     if outcome == VmOutcome.STOPS:
         return f"shut down, and {stay} off"
     return f"down until {whose} node is back{f', {unless}' if unless else ''}"
+
+
+def without_node(note: str, node: str) -> str:
+    """Return a note about a node without its name: the same for all nodes with one cause."""
+    if node not in note:
+        return note
+    return re.sub(rf"(?<![\w.-]){re.escape(node)}(?![\w-]|\.\w)", "*", note)

@@ -14,9 +14,10 @@ from virt_admit.documents.reader import Document, DocumentError, Location
 from virt_admit.engine import admission_review
 from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.model import sanitize
+from virt_admit.model.kubernetes.cluster import AbsentObject
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.objects import Object, Path, PathStep
-from virt_admit.model.kubevirt.instances import expand, storage
+from virt_admit.model.kubevirt.instances import storage
 from virt_admit.model.messages import count
 from virt_admit.model.problems import ProblemId
 from virt_admit.rule import Action, Rule, RuleOptions
@@ -418,7 +419,7 @@ def rows_of(result: ObjectResult) -> Iterable[ReportRow]:
 
 def lacks(every: Collection[str]) -> str:
     """Return which data is missing. What is known not to exist was read."""
-    known = all(what.endswith(expand.ABSENT) for what in every)
+    known = all(isinstance(what, AbsentObject) for what in every)
     return f"{'cannot judge without' if known else 'not available:'} {', '.join(sorted(every))}"
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.forecasts.outage.outages import amount
 from virt_admit.forecasts.outage.reserve_crossing import ReserveCrossing
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM
+from virt_admit.model.lookups import find
 from virt_admit.reports.findings.report import ObjectResult
 from virt_admit.rule import Action, Finding
 from virt_admit.rules import load_rules
@@ -28,10 +29,7 @@ def results(crossed: ReserveCrossing, cluster: Cluster) -> Iterator[ObjectResult
         "node; see virt-admit outage --worst 1."
     )
     for namespace, name in sorted(crossed.vms):
-        try:
-            vm = cluster.get(VM, namespace, name)
-        except Unseen:
-            continue
+        vm = find(cluster, VM, namespace, name)
         if vm is not None and not vm.deleted:
             verdict = Verdict(
                 rule, Finding(vm.at("spec", "runStrategy").path, message), Action.WARN

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.repair.repair_plan import CostClass, RepairPlan, RepairStep
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.reports.html.causes import CauseItem, PageCause, worst_first
 from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
@@ -105,10 +106,7 @@ def split(plan: RepairPlan, owners: Owners, cluster: Cluster) -> dict[str, Repai
     def of(step: RepairStep) -> str:
         if not owners.label:
             return step.subject.namespace
-        try:
-            found = cluster.get(*step.subject)
-        except Unseen:
-            found = None
+        found = find(cluster, *step.subject)
         return owners.of(found) if found is not None else ""
 
     every = {of(step) for step in plan.steps}

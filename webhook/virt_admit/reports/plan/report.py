@@ -13,12 +13,14 @@ from virt_admit.forecasts.repair.repair_plan import (
     CostClass,
     Goal,
     ObjectRef,
+    OtherWay,
     Patched,
+    PlannedCheck,
     Proof,
     RepairPlan,
     RepairStep,
     RootProblem,
-    StepCheck,
+    StepCost,
     TakesEffect,
 )
 from virt_admit.model.messages import capital, count
@@ -57,22 +59,6 @@ class PlannedProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class StepCost:
-    """What a step costs.
-
-    ``class``: 0 nothing, M a live migration, D a data copy, R a restart, H a person decides.
-    """
-
-    class_: CostClass
-    gib: int
-    downtime: int
-    """Seconds, at most."""
-    quota_gib: int
-    pods: int
-    """Pods that run from then on, besides those of today."""
-
-
-@dataclass(frozen=True, slots=True)
 class PlannedChange:
     """One change of one object."""
 
@@ -89,28 +75,6 @@ class PlannedChange:
     """Of ``virtctl``."""
     text: str
     """What a person has to do, or to know."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCheck:
-    """What must be true, the arguments of ``kubectl`` that show it (empty: none does),
-    and what they print.
-    """
-
-    text: str
-    query: tuple[str, ...]
-    expected: str
-
-
-@dataclass(frozen=True, slots=True)
-class OtherWay:
-    """Another way, and why it ranks lower."""
-
-    title: str
-    class_: CostClass
-    lower_because: str
-    decision: bool
-    """Whether only a person may choose it, because it lowers protection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +171,9 @@ def totals(steps: Iterable[RepairStep]) -> PlanTotals:
     return PlanTotals(
         steps=len(every),
         gib=sum(step.cost.gib for step in every),
-        restarts=sum(step.cost.kind is CostClass.RESTART for step in every),
-        migrations=sum(step.cost.kind in (CostClass.MIGRATION, CostClass.COPY) for step in every),
-        decisions=sum(step.cost.kind is CostClass.DECISION for step in every),
+        restarts=sum(step.cost.class_ is CostClass.RESTART for step in every),
+        migrations=sum(step.cost.class_ in (CostClass.MIGRATION, CostClass.COPY) for step in every),
+        decisions=sum(step.cost.class_ is CostClass.DECISION for step in every),
         owners=tuple(sorted({step.owner for step in every if step.owner})),
     )
 
@@ -230,26 +194,21 @@ def _step(step: RepairStep) -> PlannedStep:
         stage=int(step.stage),
         title=step.title,
         subject=object_of(step.subject),
-        cost=StepCost(
-            step.cost.kind, step.cost.gib, step.cost.downtime, step.cost.quota_gib, step.cost.pods
-        ),
+        cost=step.cost,
         changes=tuple(map(_change, step.patched)),
         solves=step.solves,
         frees=step.frees,
         owner=step.owner,
         needs=step.needs,
-        preconditions=tuple(map(_check, step.preconditions)),
+        preconditions=step.preconditions,
         takes_effect=step.takes_effect,
-        verify=tuple(map(_check, step.verify)),
+        verify=step.verify,
         undo=tuple(undo(step)),
         risk=step.risk,
         gitops=step.gitops,
         proof=step.proof,
         finding=step.finding,
-        alternatives=tuple(
-            OtherWay(each.title, each.cost, each.lower_because, each.decision)
-            for each in step.alternatives
-        ),
+        alternatives=step.alternatives,
     )
 
 
@@ -267,10 +226,6 @@ def _change(made: Patched) -> PlannedChange:
         arguments=change.arguments,
         text=change.text,
     )
-
-
-def _check(check: StepCheck) -> PlannedCheck:
-    return PlannedCheck(check.text, check.query, check.expected)
 
 
 def undo(step: RepairStep) -> Iterable[str]:

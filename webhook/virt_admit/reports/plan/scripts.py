@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import yaml
@@ -21,8 +22,8 @@ from virt_admit.forecasts.repair.repair_plan import (
     FieldEdit,
     ObjectRef,
     Patched,
+    PlannedCheck,
     RepairStep,
-    StepCheck,
     TakesEffect,
 )
 from virt_admit.model import sanitize
@@ -154,7 +155,7 @@ def files(step: RepairStep, name: str) -> dict[str, str]:
     return found
 
 
-def _is_made(made: Patched, step: RepairStep) -> StepCheck:
+def _is_made(made: Patched, step: RepairStep) -> PlannedCheck:
     """Return the check that a change is there already."""
     change = made.change
     if change.command is Command.PATCH:
@@ -168,11 +169,11 @@ def _is_made(made: Patched, step: RepairStep) -> StepCheck:
         check = queries.check(
             "it exists", change.subject, [FieldEdit(("spec",), change.manifest.get("spec"))]
         )
-        return check._replace(query=(*check.query, "--ignore-not-found"))
+        return replace(check, query=(*check.query, "--ignore-not-found"))
     return step.verify[0]  # of a restart: the running VMI has the new values
 
 
-def _from_template(step: RepairStep) -> Iterator[StepCheck]:
+def _from_template(step: RepairStep) -> Iterator[PlannedCheck]:
     """Yield what a controller does before the command:
     a pool writes the changed template into its VMs.
     """
@@ -181,7 +182,7 @@ def _from_template(step: RepairStep) -> Iterator[StepCheck]:
             yield queries.check("the pool has changed the VM", change.subject, change.edits)
 
 
-def _check(check: StepCheck) -> tuple[str, ...]:
+def _check(check: PlannedCheck) -> tuple[str, ...]:
     return (check.text, check.expected, *check.query)
 
 

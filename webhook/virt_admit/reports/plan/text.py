@@ -65,7 +65,7 @@ def summary(plan: RepairPlan) -> str:
 
 def cost(step: RepairStep) -> str:
     """Return what a step costs, in a few words."""
-    match step.cost.kind:
+    match step.cost.class_:
         case CostClass.COPY:
             return f"{step.cost.gib} GiB"
         case CostClass.RESTART:

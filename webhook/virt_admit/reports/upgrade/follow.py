@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI, VMIM, Kind
 from virt_admit.model.messages import count
 from virt_admit.model.node_updates import updaters
-from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase
+from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, by_node
 from virt_admit.reports.following import FollowChange, Look
 from virt_admit.reports.upgrade import report, text
 from virt_admit.reports.upgrade.report import NodeUnderUpdate, RolloutProgress
@@ -72,11 +72,12 @@ class UpgradeFollower:
     def _moment(self, cluster: Cluster) -> _Moment:
         result = rehearsal.rehearse(cluster, self._options, forecast_only=True)
         pools = rollouts.updates(result.driver, cluster)
-        nodes = {name: update for pool in pools for name, update in pool.nodes.items()}
+        nodes = dict(by_node(pools))
+        under_way = result.progress.in_flight if result.progress is not None else ()
         return _Moment(
             result,
             {name: update.phase for name, update in nodes.items()},
-            tuple(sorted(_left(result.progress))),
+            tuple(sorted(f"{node.node}: {node.waits_for}" for node in under_way)),
             max(_moves(nodes, cluster), default=None),
             self._pace(result.progress, planned_upgrade.began(pools), clock.now(cluster)),
             updaters.has_failed(cluster),
@@ -113,11 +114,6 @@ def _moves(nodes: Mapping[str, NodeUpdate], cluster: Cluster) -> Iterator[dateti
     for name, update in nodes.items():
         if update.phase in IN_FLIGHT:
             yield from filter(None, (update.since, drain_progress.moved(name, cluster)))
-
-
-def _left(progress: UpgradeProgress | None) -> Iterator[str]:
-    for node in progress.in_flight if progress is not None else ():
-        yield f"{node.node}: {node.waits_for}"
 
 
 def _done(before: _Moment | None, found: _Moment) -> str:

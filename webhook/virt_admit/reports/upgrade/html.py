@@ -11,6 +11,7 @@ from dataclasses import replace
 from virt_admit.forecasts.drain.targets import closed_targets
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Wave
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import count, ended, names
 from virt_admit.reports.drain.html import LEVEL_OF
 from virt_admit.reports.drain.words import cost, in_words, yes
@@ -22,7 +23,7 @@ from virt_admit.reports.html.page import Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.unavailable_data import may_lack_vms
 from virt_admit.reports.upgrade.text import (
     NODES_UNKNOWN,
-    grouped,
+    by_cause,
     held,
     leaves_out,
     so_far,
@@ -43,7 +44,7 @@ def page(
     nodes = sum(len(wave.nodes) for wave in result.waves)
     often = sum(vm.moves > 1 for vm in result.vms)
     tiles: tuple[Tile, ...] = (
-        Tile(BAD, len(grouped(result.stops)), "causes that stop it"),
+        Tile(BAD, len(by_cause(result.stops)), "causes that stop it"),
         Tile(NOTICE, nodes, "nodes"),
         Tile(NOTICE, len(result.waves), "waves"),
     )
@@ -191,7 +192,7 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
     if result.faster:
         columns = ("Setting", "Now", "Instead", "Saves up to")
         savings = tuple(
-            (one.setting, one.before, one.after, svg.clock(one.seconds)) for one in result.faster
+            (one.setting, one.from_, one.to, svg.clock(one.saves)) for one in result.faster
         )
         yield Table("Settings that save time", columns, savings)
 
@@ -209,7 +210,5 @@ def split(result: Rehearsal, owner_of: Callable[[VmMoves], str]) -> dict[str, Re
     """Return the rehearsal for each owner of VMs: all waves, but only the owner's VMs,
     and no objects of others.
     """
-    vms: dict[str, list[VmMoves]] = {}
-    for vm in result.vms:
-        vms.setdefault(owner_of(vm), []).append(vm)
+    vms = grouped(result.vms, owner_of)
     return {owner: replace(result, vms=tuple(own), reported=()) for owner, own in vms.items()}

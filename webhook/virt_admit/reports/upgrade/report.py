@@ -14,6 +14,7 @@ from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, Wave
 from virt_admit.forecasts.upgrade.rollouts import Driver
+from virt_admit.forecasts.upgrade.savings import FasterSetting
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.evidence.reported import ReportedProblem
@@ -42,16 +43,6 @@ class UpgradeStop:
     """Its id: cause and root object. Null: it is the consequence of another stop."""
     behind: tuple[str, ...]
     """The ids of the problems that had to be taken as fixed to see it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FasterSetting:
-    """A setting with which the upgrade would take so many seconds less."""
-
-    setting: str
-    from_: int
-    to: int
-    saves: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +135,7 @@ def report(result: Rehearsal) -> UpgradeReport:
         waves=result.waves,
         vms=result.vms,
         stops=tuple(map(_stop, result.stops)),
-        faster=tuple(
-            FasterSetting(one.setting, one.before, one.after, one.seconds) for one in result.faster
-        ),
+        faster=result.faster,
         health_checks=result.health_checks,
         progress=None if result.progress is None else progress(result.progress),
         assumed=tuple(map(str, result.assumed)),

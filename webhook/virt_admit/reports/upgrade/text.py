@@ -18,6 +18,7 @@ from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.forecasts.upgrade.upgrade_progress import NodeInFlight, UpgradeProgress
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.commands import argument, shell
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import command_of, count, ended, names
 from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.problems import ProblemCause
@@ -57,7 +58,7 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     lines += [*_vms(result), *closed_targets.lines(result.closed)]
     lines += _health_checks(result)
     lines += [
-        f"{saving.setting} {saving.before} → {saving.after} saves up to {hours(saving.seconds)}"
+        f"{saving.setting} {saving.from_} → {saving.to} saves up to {hours(saving.saves)}"
         for saving in result.faster
     ]
     lines += _if_fixed(result)
@@ -134,11 +135,16 @@ def _release(result: Rehearsal) -> Iterator[str]:
 
 
 def _refused(result: Rehearsal) -> Iterator[str]:
-    """Yield what refuses the next release."""
+    """Yield what refuses the next release, without the words of a node that is a stop."""
     if result.refused is not None:
+        at = {each.remedy: each for each in result.stops if each.node}
         for refusal in result.refused.by[:_MOST]:
-            yield f"No for {result.refused.targets}: {ended(refusal.reason)}"
-            yield f"  to do: {refusal.remedy}"
+            reason, same = refusal.reason, at.get(refusal.remedy)
+            if same is not None:
+                reason = reason.replace(same.reason, f"as of {same.node} above")
+            remedy = refusal.remedy if same is None else f"the same as at {same.node}"
+            yield f"No for {result.refused.targets}: {ended(reason)}"
+            yield f"  to do: {remedy}"
 
 
 _BY: Final = {
@@ -217,12 +223,10 @@ def _operators(operators: Iterable[StuckOperator]) -> Iterator[str]:
         yield f"  to do: {each.remedy}"
 
 
-def grouped(stops: Sequence[Stop]) -> list[list[Stop]]:
+def by_cause(stops: Sequence[Stop]) -> list[list[Stop]]:
     """Return the stops by their cause: one budget may stop the upgrade at several nodes."""
-    found: dict[Stop, list[Stop]] = {}
-    for stop in stops:
-        found.setdefault(replace(stop, node="*" if stop.node else ""), []).append(stop)
-    return list(found.values())
+    alike = grouped(stops, lambda stop: replace(stop, node="*" if stop.node else ""))
+    return list(alike.values())
 
 
 def stops(found: Sequence[Stop]) -> str:
@@ -234,18 +238,21 @@ def stops(found: Sequence[Stop]) -> str:
 
 def leaves_out(stop: Stop) -> bool:
     """Whether the updater goes on without the node, which then is never updated."""
-    return stop.problem is not None and stop.problem.cause == ProblemCause.POOL_AMBIGUOUS
+    return stop.problem is not None and stop.problem.cause in _LEFT_OUT
+
+
+_LEFT_OUT: Final = (ProblemCause.POOL_AMBIGUOUS, ProblemCause.POOL_MISSING)
 
 
 def _causes(stops: Sequence[Stop]) -> int:
     """Return how many causes stops have, without those that only lead to what stops a node."""
     ends = {shell("virt-admit", "drain", argument(stop.node)) for stop in stops if stop.node}
     own = [stop for stop in stops if stop.node or command_of(stop.remedy) not in ends]
-    return len(grouped(own))
+    return len(by_cause(own))
 
 
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:
-    groups = grouped(stops)
+    groups = by_cause(stops)
     said: dict[str, str] = {}
     remedies: dict[str, str] = {}
     for same in groups[:_MOST]:
@@ -329,12 +336,10 @@ def _vms(result: Rehearsal) -> Iterator[str]:
     often = [f"{vm.namespace}/{vm.name} ({vm.moves})" for vm in result.vms if vm.moves > 1]
     if often:
         yield f"  more than once: {names(often)}"
-    ends: dict[str, list[str]] = {}
-    for vm in sorted(down, key=lambda vm: (vm.outcome is VmOutcome.STOPS, vm.unless)):
-        end = down_until(vm.outcome, vm.unless, several=True)
-        ends.setdefault(end, []).append(f"{vm.namespace}/{vm.name}")
+    down.sort(key=lambda vm: (vm.outcome is VmOutcome.STOPS, vm.unless))
+    ends = grouped(down, lambda vm: down_until(vm.outcome, vm.unless, several=True))
     for end, which in ends.items():
-        yield f"  {end}: {names(which)}"
+        yield f"  {end}: {names(f'{vm.namespace}/{vm.name}' for vm in which)}"
     yield from _risks(result.vms)
 
 

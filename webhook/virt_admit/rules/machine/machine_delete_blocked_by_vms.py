@@ -39,6 +39,6 @@ def check(machine: Object, context: Context) -> Findings:
     ):
         yield Finding(
             machine.metadata["name"].path,
-            f"the drain of its node finds no {short.text}. {short.remedy}, or stop VMs.",
+            f"the drain of its node finds no {short.reason}. {short.remedy}, or stop VMs.",
             value=machine.name,
         )

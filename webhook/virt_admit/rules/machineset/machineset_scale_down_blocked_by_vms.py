@@ -12,6 +12,7 @@ from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import MACHINE_SET
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 from virt_admit.model.remediation import machines
 from virt_admit.model.remediation.machines import ScaleDown
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Operation, rule, union
@@ -35,7 +36,7 @@ def check(obj: Object, context: Context) -> Findings:
         return
     members = machines.of_set(change.machine_set, context.cluster)
     blocking: list[str] = []
-    short: capacity.LackOfRoom | None = None
+    short: Problem | None = None
     for machine in _deleted_first(members, change):
         evictions = machine_vms.evictions(machine, context.cluster)
         blocking += [f"{vmi.full_name} (on {machine.name})" for vmi in evictions.blocking]
@@ -54,7 +55,7 @@ def check(obj: Object, context: Context) -> Findings:
     if short:
         yield Finding(
             obj.at("spec", "replicas").path,
-            f"the drains find no {short.text}. {short.remedy}, or mark other machines.",
+            f"the drains find no {short.reason}. {short.remedy}, or mark other machines.",
         )
     members.demand_all()
 

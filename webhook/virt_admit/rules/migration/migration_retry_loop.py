@@ -11,7 +11,7 @@ low for the VM. Only ``scan`` and ``check`` report this.
 """
 
 from virt_admit.forecasts.drain import typed_remedies, vm_outcomes
-from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states import (
     evacuation_marks,
     launcher_changes,
@@ -66,7 +66,7 @@ def check(vmi: Object, context: Context) -> Findings:
         # no words of a failure are taken for a command
         if marked:
             command = evacuate_cancel(vmi, context.cluster)
-        elif reason.endswith("Restart the VM."):
+        elif reason.endswith(_again(vmi, context)):
             command = virtctl("restart", vmi.name, vms.namespace_of(vmi))
         else:
             command = _command(vmi, failed[-1], place, context)
@@ -108,11 +108,21 @@ def _command(vmi: Object, last: Object, place: Problem | None, context: Context)
     if place is not None:
         return place.command
     if held := vm_states_failures.of_one_vm(vmi, _failure(last), context.cluster):
-        return command_of(changed_disks.safe(held.remedy, vmi, context.cluster))
+        return command_of(_safe(held, vmi, context))
     if rejected := rejected_targets.problem(vmi, context.cluster):
         return rejected.command
     late = vm_states_failures.of_load(vmi, context.cluster) is not None
     return typed_remedies.edit_limits(vmi, context.cluster) if late else ""
+
+
+def _safe(held: Problem, vmi: Object, context: Context) -> str:
+    """Return a remedy that ends the guest only when it can start again, with its own disks."""
+    remedy = restart_guard.guarded(held.remedy, vmi, context.cluster)
+    return changed_disks.safe(remedy, vmi, context.cluster)
+
+
+def _again(vmi: Object, context: Context) -> str:
+    return f"Restart the VM{restart_guard.later(vmi, context.cluster)}."
 
 
 def _for_mark(vmi: Object, place: Problem | None) -> str:
@@ -147,8 +157,8 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
     if vm_states_failures.is_of_launcher(vmi, context.cluster):
         fails = launcher_changes.words(vmi, context.cluster)
         return (
-            f"since KubeVirt's update they fail {fails}: {cut_middle(failure, 200)}. Restart the "
-            "VM."
+            f"since KubeVirt's update they fail {fails}: {cut_middle(failure, 200)}. "
+            f"{_again(vmi, context)}"
         )
     if migration_failures.is_of_pair(failure):
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
@@ -160,7 +170,7 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
             return f"they were cancelled{words}. {messages.sentence(timed_out.remedy)}"
         return f"{timed_out.reason}. {messages.sentence(timed_out.remedy)}"
     if held := vm_states_failures.of_one_vm(vmi, failure, context.cluster):
-        return f"{held.reason}. {advice_of(changed_disks.safe(held.remedy, vmi, context.cluster))}"
+        return f"{held.reason}. {advice_of(_safe(held, vmi, context))}"
     if failure:
         remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])
         return f"migration {last.name} failed: {cut_middle(failure, 200)}. {remedy}"

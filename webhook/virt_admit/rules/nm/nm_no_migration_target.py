@@ -45,4 +45,4 @@ def check(obj: Object, context: Context) -> Findings:
             )
             return
     if short := capacity.shortage(context.cluster, node.text or ""):
-        yield Finding(node.path, f"the drain finds no {short.text}. {short.remedy}, or stop VMs.")
+        yield Finding(node.path, f"the drain finds no {short.reason}. {short.remedy}, or stop VMs.")

@@ -47,9 +47,8 @@ def check(obj: Object, context: Context) -> Findings:
 
 def _health_check(node: str, cluster: Cluster) -> str:
     for health_check in cluster.list(NHC):
-        for unhealthy in health_check.at("status", "unhealthyNodes").items():
-            if unhealthy["name"].text == node and unhealthy["remediations"].value:
-                return f"NodeHealthCheck {health_check.name}"
+        if health_check.at("status", "unhealthyNodes").named(node)["remediations"].value:
+            return f"NodeHealthCheck {health_check.name}"
     return ""
 
 

@@ -15,11 +15,12 @@ from typing import Final
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, Findings, Operation, Urgency, rule, union
@@ -91,8 +92,5 @@ def _is_ready(name: str, cluster: Cluster) -> bool:
 
     The drain of a broken node must not be denied.
     """
-    try:
-        node = cluster.get(NODE, "", name)
-    except Unseen:
-        return False
+    node = find(cluster, NODE, "", name)
     return node is not None and node.condition("Ready")["status"].value == "True"

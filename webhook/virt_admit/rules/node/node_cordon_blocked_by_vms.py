@@ -40,4 +40,4 @@ def check(node: Object, context: Context) -> Findings:
         )
     yield from evictions.unseen
     if short := capacity.shortage(context.cluster, node.name):
-        yield Finding(cordon.path, f"a drain finds no {short.text}. {short.remedy}, or stop VMs.")
+        yield Finding(cordon.path, f"a drain finds no {short.reason}. {short.remedy}, or stop VMs.")

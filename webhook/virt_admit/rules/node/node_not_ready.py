@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates import cordoners
-from virt_admit.model.node_updates.cordoners import Cordon
+from virt_admit.model.node_updates.operators.cordons import Cordon
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 

@@ -89,8 +89,8 @@ def _texts(node: Object, remedy: str, cluster: Cluster) -> Iterator[str]:
         return
     if agent is None:
         if (full := full_ranges.used_up(node.name, cluster)) is not None:
-            yield f"no VM starts or arrives here: {full.what}. {advice_of(remedy)}"
-            yield f"no VM starts or arrives here: {full.what}"
+            yield f"no VM starts or arrives here: {full.reason}. {advice_of(remedy)}"
+            yield f"no VM starts or arrives here: {full.reason}"
             return
         if unavailable:
             yield (

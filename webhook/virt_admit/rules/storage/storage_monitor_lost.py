@@ -41,7 +41,7 @@ def check(ceph: Object, context: Context) -> Findings:
         pending = lost.pod.at("status", "phase").text == "Pending"
         since = f", and is Pending for {clock.duration(lost.age)}" if pending else ""
         begin = f"pod {lost.pod.name} of {lost.owner} {lost.pin.words}{since}."
-        why, advice = f"{lost.unreplaced.why}.", advice_of(lost.unreplaced.remedy)
+        why, advice = f"{lost.unreplaced.reason}.", advice_of(lost.unreplaced.remedy)
         path, held = ceph.metadata["name"].path, [blocks] if allowed == 0 else []
         choices = ([begin, why, *held, advice], [begin, why, advice], [begin, advice])
         yield Finding(

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import AbsentObject, Cluster
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POOL, PVC, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, migratability, storage, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
+from virt_admit.model.lookups import find
 from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
 
 _CLAIMS = (PVC.resource, DATA_VOLUME.resource)
@@ -58,7 +59,7 @@ def _advice(missing: Sequence[str]) -> Sequence[str]:
         return ("Set spec.claimPropertySets there.",)
     if all(what == storage.NO_DEFAULT for what in missing):
         return ("Mark one as the default, or name a storageClassName.",)
-    if all(what.endswith(expand.ABSENT) for what in missing):
+    if all(isinstance(what, AbsentObject) for what in missing):
         return ("Create it.",)
     return "Create it, or make it readable.", "Make it readable."
 
@@ -67,8 +68,5 @@ def _is_reported(obj: Object, cluster: Cluster) -> bool:
     """Whether KubeVirt has reported on the running VMI of a VM: that answers the question."""
     if kinds.of(obj) is not VM:
         return False
-    try:
-        vmi = cluster.get(VMI, obj.namespace, obj.name)
-    except Unseen:
-        return False
+    vmi = find(cluster, VMI, obj.namespace, obj.name)
     return vmi is not None and vmis.migratable(vmi) is not None

@@ -26,6 +26,7 @@ from virt_admit.model.kubernetes.kinds import (
     PVC,
     VMI,
 )
+from virt_admit.model.kubernetes.reads import LateReads, Reads
 from virt_admit.model.messages import advice_of, command_of, ended, sentence
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
 
@@ -37,12 +38,15 @@ _NEXT: Final = re.compile(r"\. (?:It goes on|Before another drain)")
 _FIRST_WAY: Final = re.compile(r": (?:kubectl|virtctl)|, or |; ")
 
 
-@rule(
-    kinds=(VMI,),
-    reads=union(
+def _reads() -> Reads:
+    # files alone have no guest that is paused
+    from virt_admit.forecasts.drain.guests import restart_guard  # noqa: PLC0415
+
+    return union(
         clock.READS,
         changed_disks.DISK_READS,
         pod_owners.READS,
+        restart_guard.READS,
         {
             JOB: ("metadata.ownerReferences",),
             PVC: ("spec.volumeMode", "spec.volumeName"),
@@ -66,7 +70,12 @@ _FIRST_WAY: Final = re.compile(r": (?:kubectl|virtctl)|, or |; ")
                 "status.startTime",
             ),
         },
-    ),
+    )
+
+
+@rule(
+    kinds=(VMI,),
+    reads=LateReads(_reads),
     action=Action.WARN,
     urgency=Urgency.DOWN,
     at_admission=False,

@@ -97,13 +97,13 @@ def _left_over(vmi: Object, context: Context) -> Findings:
     path, advice = vmi.at("status", "migrationState", "sourceNode").path, advice_of(found.remedy)
     begin = "its migration has succeeded, but "
     choices = (
-        f"{begin}{found.words}. {rest}"
+        f"{begin}{found.reason}. {rest}"
         for rest in (advice, advice.partition(" (")[0].rstrip(".") + ".")
     )
     yield Finding(
         path,
         check.first_that_fits(path, *choices),
-        value=found.words,
+        value=found.reason,
         problem=problem_of(ProblemCause.POD_NOT_ENDING, vmi),
         command=command_of(found.remedy),
     )

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
-    GOES,
     OperatorAnswer,
     PodEviction,
     Way,
@@ -70,8 +69,6 @@ def guard(eviction: PodEviction) -> OperatorAnswer:
     """Return which component on which node is down already,
     or which other node is in maintenance.
     """
-    if eviction.allowed:
-        return GOES
     component = eviction.budget.name.removesuffix(_SUFFIX)
     selected = list(eviction.selected)
     down = [pod for pod in selected if not pod.is_true("Ready") and node_of(pod)]

@@ -21,7 +21,6 @@ from virt_admit.forecasts.drain.budgets import (
     operator_eviction,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
-    GOES,
     OperatorAnswer,
     PodEviction,
     Way,
@@ -47,7 +46,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates import maintenance_updates
 
@@ -153,8 +152,8 @@ def _overdue(
         idle: for how long the cordoned node has had no volume; None: it has one, or is not known.
     """
     cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
-    setting = find(cluster, LONGHORN_SETTING, namespace, "current-longhorn-version")
-    release = setting["value"].text or "" if setting is not None else ""
+    setting = fields(cluster, LONGHORN_SETTING, namespace, "current-longhorn-version")
+    release = setting["value"].text or ""
     copies = cluster.cached(longhorn_copies.healthy)
     named = {each.at("spec", "volumeName").text or "" for each in here if _is_unused(each)}
     unused = sorted(each for each in named if not copies.get((namespace, each)))
@@ -370,8 +369,8 @@ def _protected_nodes(namespace: str, cluster: Cluster) -> set[str]:
     marked: set[str | None] = set()
     for budget in cluster.list(PDB, namespace):
         if is_instance_manager(budget):
-            manager = find(cluster, LONGHORN_MANAGER, namespace, budget.name)
-            own = manager.at("spec", "nodeID").text if manager is not None else None
+            manager = fields(cluster, LONGHORN_MANAGER, namespace, budget.name)
+            own = manager.at("spec", "nodeID").text
             marked.add(own or selected_labels(budget).get(_LONGHORN_NODE))
     return {node for node in marked if node and is_schedulable(node, cluster)}
 
@@ -384,8 +383,6 @@ def is_csi(budget: Object) -> bool:
 
 
 def csi(eviction: PodEviction) -> OperatorAnswer:
-    if eviction.allowed:
-        return GOES
     if eviction.never:
         reason = f"{eviction.never}, and Longhorn keeps it while a volume is attached"
         return OperatorAnswer(

@@ -42,7 +42,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find, is_absent
 from virt_admit.model.messages import names
 
 K = TypeVar("K", bound=Hashable)
@@ -227,8 +227,8 @@ def log(eviction: PodEviction) -> str:
     pod is not known.
     """
     budget = eviction.budget
-    manager = find(eviction.cluster, LONGHORN_MANAGER, budget.namespace, budget.name)
-    keeper = manager.at("status", "ownerID").text if manager is not None else None
+    manager = fields(eviction.cluster, LONGHORN_MANAGER, budget.namespace, budget.name)
+    keeper = manager.at("status", "ownerID").text
     for pod in node_pods.of_node(keeper or eviction.node, eviction.cluster):
         if node_pods.daemon(pod) == "longhorn-manager":
             return logs_of(pod, "--all-containers", "--since=10m")
@@ -246,15 +246,8 @@ def _unguarded(eviction: PodEviction) -> str:
     manager = find(eviction.cluster, LONGHORN_MANAGER, namespace, name)
     if manager is None or manager.at("spec", "nodeID").text != eviction.node:
         return ""
-    try:
-        own = eviction.cluster.get(PDB, namespace, name)
-    except Unseen:
-        return ""
-    return (
-        ""
-        if own is not None
-        else ". No data is at stake: Longhorn has removed the pod's own budget already"
-    )
+    removed = ". No data is at stake: Longhorn has removed the pod's own budget already"
+    return removed if is_absent(eviction.cluster, PDB, namespace, name) else ""
 
 
 _BY_HAND: Final = "longhorn-api"

@@ -171,11 +171,7 @@ def _starts(budget: Object, cluster: Cluster) -> Sequence[_Start]:
     """Return the pods that let a budget allow an eviction once they run, each with the only node
     that takes it.
     """
-    allowed, healthy, desired = (
-        budget.at("status", key).integer
-        for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy")
-    )
-    if allowed != 0 or healthy is None or desired is None:
+    if budget.at("status", "disruptionsAllowed").integer != 0:
         return ()
     every = pod_budgets.selected(budget, cluster.known(POD, budget.namespace))
     waiting = [
@@ -185,7 +181,7 @@ def _starts(budget: Object, cluster: Cluster) -> Sequence[_Start]:
         and not each.deleted
         and each.at("status", "phase").text == "Pending"
     ]
-    if healthy + len(waiting) <= desired:
+    if not pod_budgets.suffices(budget, len(waiting)):
         return ()  # other pods of the budget are not ready either
     homes = ((each.name, _homes(each, cluster)) for each in waiting[:_MOST])
     return [_Start(name, only[0]) for name, only in homes if len(only) == 1]

@@ -79,6 +79,8 @@ class Operator(NamedTuple):
     """What it does about an eviction. None: nothing, so that the form of the budget decides.
     Raises Unseen.
     """
+    overrules: bool = False
+    """Whether it is asked about an eviction that its budget allows: others let that pod go."""
 
 
 class Owner(NamedTuple):
@@ -113,11 +115,13 @@ def judge(pod: Object, budget: Object, never: str, cluster: Cluster) -> Operator
     Raises:
         Unseen: it cannot be determined, with the operator, the budget and the reason.
     """
-    known = operator(budget)
+    known, eviction = operator(budget), PodEviction(pod, budget, never, cluster)
     if known is None:
         return None
+    if eviction.allowed and not known.overrules:
+        return GOES
     try:
-        answer = known.judge(PodEviction(pod, budget, never, cluster))
+        answer = known.judge(eviction)
         return _shown(absent_operators.held(known.name, answer, cluster), budget)
     except Unseen as unseen:
         about = f"{PDB.kind} {budget.full_name}"
@@ -213,8 +217,6 @@ def _cloudnative_pg(eviction: PodEviction) -> OperatorAnswer:
     """CloudNativePG makes a ready replica on another node the primary when the node of the primary
     is cordoned.
     """
-    if eviction.allowed:
-        return GOES
     owner, namespace = _owner(eviction.budget, *_CNPG), eviction.budget.namespace
     if owner is None or not eviction.budget.name.endswith("-primary"):
         return not_ready(f"a replica of {owner}")
@@ -256,8 +258,6 @@ def _strimzi(eviction: PodEviction) -> OperatorAnswer:
     """Strimzi's Drain Cleaner refuses the eviction and lets the operator roll the pod to another
     node.
     """
-    if eviction.allowed:
-        return GOES
     owner = _owner(eviction.budget, "strimzi.io")
     if drain_cleaner.is_installed(eviction.cluster):
         if silent := drain_cleaner.silence(eviction.cluster):
@@ -281,8 +281,6 @@ def _strimzi(eviction: PodEviction) -> OperatorAnswer:
 
 def _elasticsearch(eviction: PodEviction) -> OperatorAnswer:
     """ECK allows one pod of a green cluster with several nodes of each role."""
-    if eviction.allowed:
-        return GOES
     owner = _owner(eviction.budget, "elasticsearch.k8s.elastic.co")
     found = eviction.cluster.get(
         ELASTICSEARCH, eviction.budget.namespace, owner.name if owner else ""
@@ -340,8 +338,6 @@ def _is_image_registry(budget: Object) -> bool:
 
 
 def _image_registry(eviction: PodEviction) -> OperatorAnswer:
-    if eviction.allowed:
-        return GOES
     if eviction.never:
         remedy = "Set replicas: 2 in the Config of the image registry."
         return OperatorAnswer(
@@ -371,7 +367,7 @@ def _virt_operator(eviction: PodEviction) -> OperatorAnswer:
     and virt-operator writes none for a single replica.
     """
     component = selected_labels(eviction.budget).get("kubevirt.io") or "KubeVirt"
-    return GOES if eviction.allowed else not_ready(f"a replica of {component}")
+    return not_ready(f"a replica of {component}")
 
 
 # --- operators that are not known -----------------------------------------------------------------
@@ -441,9 +437,14 @@ _FIELDS: Final = {
 
 
 _OPERATORS: Final = (
-    Operator("Longhorn", longhorn_budgets.is_instance_manager, longhorn_budgets.instance_manager),
+    Operator(
+        "Longhorn",
+        longhorn_budgets.is_instance_manager,
+        longhorn_budgets.instance_manager,
+        overrules=True,
+    ),
     Operator("Longhorn", longhorn_budgets.is_csi, longhorn_budgets.csi),
-    Operator("Rook", _is_of_rook, _rook),
+    Operator("Rook", _is_of_rook, _rook, overrules=True),
     Operator("CloudNativePG", lambda budget: _owner(budget, *_CNPG) is not None, _cloudnative_pg),
     Operator("Zalando's Postgres operator", postgres_budgets.wrote, postgres_budgets.judge),
     Operator("Strimzi", lambda budget: _owner(budget, "strimzi.io") is not None, _strimzi),

@@ -129,6 +129,14 @@ def allows(budget: Object) -> bool:
     return (budget.at("status", "disruptionsAllowed").integer or 0) > 0
 
 
+def suffices(budget: Object, more: int) -> bool:
+    """Return whether a budget allows an eviction once so many more of its pods are healthy."""
+    healthy, desired = (
+        budget.at("status", key).integer for key in ("currentHealthy", "desiredHealthy")
+    )
+    return healthy is not None and desired is not None and healthy + more > desired
+
+
 def refuses_since(budget: Object) -> str | None:
     """Return since when a budget allows no disruption, RFC 3339; None: it does,
     or does not say it.

@@ -16,7 +16,6 @@ from typing import Final
 
 from virt_admit.forecasts.drain.budgets import role_budgets
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
-    GOES,
     OperatorAnswer,
     PodEviction,
     Way,
@@ -58,8 +57,6 @@ def judge(eviction: PodEviction) -> OperatorAnswer | None:
     Raises:
         Unseen: whether it moves the master is not known.
     """
-    if eviction.allowed:
-        return GOES
     labels = selected_labels(eviction.budget)
     if _CRITICAL in labels:
         runs = f"an operation of {labels[_CLUSTER]} runs, such as an upgrade"

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import mutual_drains, pod_budgets, waiting_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
-from virt_admit.forecasts.drain.budgets.waiting_pods import HeldUp, OnlyNode, Waiting
+from virt_admit.forecasts.drain.budgets.waiting_pods import OnlyNode, Waiting
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import broken_pods, webhook_deadlocks
 from virt_admit.forecasts.placement.components.drivers import rook_monitors
@@ -23,10 +23,11 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, capital, command_of, names, without_command
 from virt_admit.model.node_updates import cordoners, maintenance_updates
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import pods as scheduled_pods
 
 _PORTWORX: Final = "px/service"
@@ -55,7 +56,7 @@ _REPLACED: Final = timedelta(minutes=20)
 """Rook has replaced a monitor by then, and an autoscaler has added a node."""
 
 
-def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldUp | None:
+def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> Problem | None:
     """Return which other pods of a budget are not ready; None: none that is known.
 
     Args:
@@ -89,23 +90,23 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> HeldU
         # a part of the cluster fails, not the pod itself
         if command_of(cause) not in ("", command):
             words, command = advice_of(cause).rstrip("."), command_of(cause)
-        return HeldUp(reason, typed(f"{words}{choice}", command))
+        return Problem(reason, typed(f"{words}{choice}", command))
     if not found:
         return _unmet(found, pod, budget, choice, cluster)
     first = next((each for each in found if each not in waiting), found[0])
     named = _named(found, first, cluster)
     if stopped:
-        return HeldUp(named, stopped)
+        return Problem(named, stopped)
     dns = webhook_deadlocks.refused_dns(cluster)
     if dns is not None and not broken_pods.why(first, cluster):
-        return HeldUp(f"{named}, while {dns.words}", dns.remedy)
+        return Problem(f"{named}, while {dns.words}", dns.remedy)
     waits = typed(f"Wait until it is ready, or repair it{choice}", _describe(first))
-    return _unmet(found, pod, budget, choice, cluster) or HeldUp(named, waits)
+    return _unmet(found, pod, budget, choice, cluster) or Problem(named, waits)
 
 
 def _without_node(
     waiting: Sequence[Object], here: str, budget: Object, cluster: Cluster
-) -> HeldUp | None:
+) -> Problem | None:
     """Return what a pod without a node waits for; None: nothing of the nodes is known.
 
     ``here``: the node that is drained.
@@ -120,9 +121,9 @@ def _without_node(
             closed, words, command = way_in(cordoned, cluster)
             reason = f"pod {each.name} finds no node while {cordoned.name} is {closed}"
             if (mutual := mutual_drains.of_node(cordoned.name, cluster)) is not None:
-                return HeldUp(f"{reason}, and {mutual.reason}", mutual.remedy)
+                return Problem(f"{reason}, and {mutual.reason}", mutual.remedy)
             then = f"{capital(words)}, and drain again once pod {each.name} is ready"
-            return HeldUp(reason, typed(then, command))
+            return Problem(reason, typed(then, command))
         if awaited.only is not None and awaited.only.name == here:
             return waiting_pods.only_here(each, awaited.only, cluster)
     return None
@@ -130,7 +131,7 @@ def _without_node(
 
 def _unmet(
     found: Sequence[Object], pod: Object, budget: Object, choice: str, cluster: Cluster
-) -> HeldUp | None:
+) -> Problem | None:
     """Return that the readiness probes of pods fail for long; None: that is not known of any.
 
     What may become ready is not let go: no ``choice`` is given then.
@@ -153,13 +154,13 @@ def _unmet(
     )
     but = f", but not {names(ready, _SHOWN)}" if choice and ready else ""
     words = f"{capital(failed[0].advice)}{choice}{but}"
-    return HeldUp(failed_probes.words(failed), typed(words, failed[0].command))
+    return Problem(failed_probes.words(failed), typed(words, failed[0].command))
 
 
 class _Awaited(NamedTuple):
     """What a pod without a node waits for, whichever node is drained."""
 
-    pinned: HeldUp | None
+    pinned: Problem | None
     cordoned: Sequence[Object]
     only: OnlyNode | None
 
@@ -169,7 +170,7 @@ def _awaited(pod: Object, cluster: Cluster) -> _Awaited:
     return _Awaited(pinned, cordoned, waiting_pods.only_node(pod, cluster))
 
 
-def _pinned(pod: Object, cluster: Cluster) -> HeldUp | None:
+def _pinned(pod: Object, cluster: Cluster) -> Problem | None:
     """Return that no node can take a pod, whatever is waited for."""
     pin, age = lost_pins.of_pod(pod, cluster), clock.age(pod, cluster)
     if pin is None or age is None or age < _REPLACED:
@@ -178,8 +179,8 @@ def _pinned(pod: Object, cluster: Cluster) -> HeldUp | None:
     reason = f"pod {pod.name} {pin.words}: {waits}"
     monitor = rook_monitors.of_pod(pod, cluster) if pin.gone else None
     if monitor is not None:
-        return HeldUp(f"{reason}. {monitor.why}", capital(monitor.remedy))
-    return HeldUp(reason, capital(lost_pins.remedy(pod, pin, cluster)))
+        return Problem(f"{reason}. {monitor.reason}", capital(monitor.remedy))
+    return Problem(reason, capital(lost_pins.remedy(pod, pin, cluster)))
 
 
 def explained(
@@ -221,9 +222,7 @@ def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
     replicas.
     """
     found = [each for each in _unhealthy(pod, budget, cluster) if not each.deleted]
-    status = budget["status"]
-    healthy, desired = status["currentHealthy"].integer, status["desiredHealthy"].integer
-    if not found or healthy is None or desired is None or healthy + len(found) <= desired:
+    if not found or not pod_budgets.suffices(budget, len(found)):
         return ""
     if not all(_has_just_begun(each, cluster) for each in found):
         return ""
@@ -241,11 +240,7 @@ def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
     """
     node = pod.at("spec", "nodeName").text or ""
     age = clock.age(pod, cluster)
-    counts = (
-        each["restartCount"].integer
-        for kind in CONTAINERS
-        for each in pod.at("status", kind).items()
-    )
+    counts = (each["restartCount"].integer for each in container_statuses(pod))
     works = bool(node) and not node_health.silence_now(node, cluster) and not _failure(pod, cluster)
     return (
         works

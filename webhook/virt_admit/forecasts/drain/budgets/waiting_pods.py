@@ -21,6 +21,7 @@ from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, PDB, POD
+from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import written_settings
@@ -29,6 +30,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners, updaters
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, Phase
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.controller_taints import MEDIK8S
 from virt_admit.model.scheduler.pods import Pod
@@ -62,9 +64,6 @@ _PASSING: Final = (
 _PLACED_BY_KUBEVIRT: Final = frozenset(
     ("virt-api", "virt-controller", "virt-exportproxy", "virt-synchronization-controller")
 )
-_CONTROL_PLANE: Final = frozenset(
-    ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +92,6 @@ class Waiting(Generic[T]):
 
 def _waits(pod: Object) -> bool:
     return not (pod.ended or pod.at("spec", "nodeName").text)
-
-
-class HeldUp(NamedTuple):
-    """Why a budget allows no eviction now."""
-
-    reason: str
-    remedy: str
 
 
 # --- the node that is drained ---------------------------------------------------------------------
@@ -136,7 +128,7 @@ def only_node(pod: Object, cluster: Cluster) -> OnlyNode | None:
     return OnlyNode(takes[0], placed, why)
 
 
-def only_here(pod: Object, only: OnlyNode, cluster: Cluster) -> HeldUp:
+def only_here(pod: Object, only: OnlyNode, cluster: Cluster) -> Problem:
     """Return that a pod without a node waits for the only node that would take it, which is
     drained.
     """
@@ -151,7 +143,7 @@ def only_here(pod: Object, only: OnlyNode, cluster: Cluster) -> HeldUp:
         f"pod {pod.name} {stays}{since}: {words}, which is drained. The drain waits for this pod "
         "and the pod for that node, so neither ends by itself"
     )
-    return HeldUp(reason, _way_out(pod, only.placed, only.name, cluster))
+    return Problem(reason, _way_out(pod, only.placed, only.name, cluster))
 
 
 _AFFINITY: Final = "node affinity"
@@ -171,7 +163,7 @@ def _demands(pod: Object) -> str:
         for each in term["matchExpressions"].items()
     ]
     keys = [each["key"].text for each in demands if each["operator"].text in ("Exists", "In")]
-    if keys and len(keys) == len(demands) and set(keys) <= _CONTROL_PLANE:
+    if keys and len(keys) == len(demands) and set(keys) <= {*CONTROL_PLANE}:
         return _ON_CONTROL_PLANE
     return (
         f"its node affinity demands {names(dict.fromkeys(filter(None, keys)), 100)}"
@@ -249,10 +241,7 @@ def returning(
     of_waiting = Waiting(budget.namespace, budget.name, _home_of_waiting, budget)
     homes = ((_home(pod, of_waiting, cluster), pod.name) for pod in unready if not pod.deleted)
     waiting = [(node, name) for node, name in homes if node not in ("", here)]
-    healthy, desired = (
-        budget.at("status", key).integer for key in ("currentHealthy", "desiredHealthy")
-    )
-    if not waiting or healthy is None or desired is None or healthy + len(waiting) <= desired:
+    if not waiting or not pod_budgets.suffices(budget, len(waiting)):
         return None
     nodes = tuple(sorted({node for node, _ in waiting}))
     by = dict.fromkeys(_updater(node, cluster) for node in nodes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
-from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -62,7 +62,8 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         remedy = "make it migratable"
         if name is not None:
             command = virtctl("restart", name, namespace)
-            remedy = typed("restart the VM, which starts it with the change", command)
+            words = "restart the VM, which starts it with the change"
+            remedy = typed(f"{words}{restart_guard.later(vmi, cluster)}", command)
         remedy = changed_disks.safe(remedy, vmi, cluster)
         return Problem(f"{waits}, but {found.reason}", remedy, ProblemCause.NOT_CREATED)
     setting = f"workloadUpdateMethods of {_setting(cluster)}"

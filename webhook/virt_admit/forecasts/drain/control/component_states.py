@@ -23,7 +23,7 @@ from virt_admit.forecasts.placement.components.drivers import shared_taints
 from virt_admit.forecasts.placement.refusals import unreached_nodes
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.evidence import forbidden_pods, lost_pins
-from virt_admit.model.kubernetes import clock, events, node_health
+from virt_admit.model.kubernetes import clock, events, node_health, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, HCO, KUBEVIRT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object, Path
@@ -313,12 +313,14 @@ def _misscheduled(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
         return
     wanted = own.at("status", "desiredNumberScheduled").integer or 0
     refused = {
-        node.name: taint for node in cluster.known(NODE) if (taint := unwanted(node, cluster))
+        node.name: taint
+        for node in cluster.known(NODE)
+        if (taint := _unwanted(node, cluster)) is not None
     }
-    of_node = next(iter(sorted(refused.items())), None)
-    node, taint = of_node or ("", "")
+    node, taint = min(refused.items(), default=("", None))
     other = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-    where = f" on {node}, whose taint {taint} it does not tolerate{other}" if node else ""
+    text = nodes.written(taint) if taint is not None else ""
+    where = f" on {node}, whose taint {text} it does not tolerate{other}" if node else ""
     running = _observed(kubevirt) or str(release)
     counted = f"of DaemonSet {_HANDLER} {wanted + extra} pods run and {wanted} are to run"
     why = (
@@ -341,9 +343,14 @@ def unwanted(node: Object, cluster: Cluster) -> str:
 
     A taint that a drain or a controller sets is gone again before that.
     """
+    taint = _unwanted(node, cluster)
+    return nodes.written(taint) if taint is not None else ""
+
+
+def _unwanted(node: Object, cluster: Cluster) -> Field | None:
     handler = virt_handlers.pod(cluster, node.name)
     if handler is None or handler.deleted or node_pods.daemon(handler) != _HANDLER:
-        return ""
+        return None
     tolerations = [each.value for each in handler.at("spec", "tolerations").items()]
     refusing = [
         each for each in node.at("spec", "taints").items() if _refuses(each.value, tolerations)
@@ -353,11 +360,11 @@ def unwanted(node: Object, cluster: Cluster) -> str:
     keys = {each["key"].text or "": each for each in refusing}
     return next(
         (
-            _written(keys[key])
-            for key in keys
+            taint
+            for key, taint in keys.items()
             if key != drained and not controller_taints.owner(key) and key not in shared
         ),
-        "",
+        None,
     )
 
 
@@ -386,22 +393,10 @@ def _refuses(taint: Any, tolerations: Sequence[Any]) -> bool:
     return not node_selectors.tolerates(tolerations, taint)
 
 
-def _written(taint: Field) -> str:
-    value = taint["value"].text
-    return f"{taint['key'].text}{f'={value}' if value else ''}:{taint['effect'].text}"
-
-
-def _tolerate(kubevirt: Object, node: str, taint: str, cluster: Cluster) -> str:
-    command = written_settings.tolerating(kubevirt, [_toleration(taint)] if taint else (), cluster)
-    which = f" for {taint}" if taint else ""
+def _tolerate(kubevirt: Object, node: str, taint: Field | None, cluster: Cluster) -> str:
+    added = [nodes.toleration(taint)] if taint is not None else ()
+    command = written_settings.tolerating(kubevirt, added, cluster)
+    which = f" for {nodes.written(taint)}" if taint is not None else ""
     otherwise = f", or remove the taint from {node}" if node else ""
     words = f"add a toleration{which} to {written_settings.placement(kubevirt, cluster)}{otherwise}"
     return typed(f"{words}; KubeVirt 1.1 no longer counts such pods", command)
-
-
-def _toleration(taint: str) -> dict[str, str]:
-    """Return what tolerates a taint, as ``_written`` writes it."""
-    key, _, effect = taint.rpartition(":")
-    name, _, value = key.partition("=")
-    same = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
-    return {"key": name, **same, "effect": effect}

@@ -58,6 +58,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import configuration, removed_operators, versions
 from virt_admit.model.kubevirt.settings.removed_operators import RemovedProduct
+from virt_admit.model.lookups import fields
 from virt_admit.model.messages import sentence
 
 READS: Final[Reads] = union(
@@ -317,8 +318,8 @@ _REPAIR: Final = "Repair {0}: see the events and the logs of its pods."
 
 def _lease_age(namespace: str, name: str, cluster: Cluster) -> datetime.timedelta | None:
     """Return how long ago the leader of a controller renewed its Lease; None: not known."""
-    lease = next((each for each in cluster.known(LEASE, namespace) if each.name == name), None)
-    return clock.since(lease.at("spec", "renewTime").text, cluster) if lease is not None else None
+    lease = fields(cluster, LEASE, namespace, name)
+    return clock.since(lease.at("spec", "renewTime").text, cluster)
 
 
 def _read(name: str, cluster: Cluster) -> _State | str | None:

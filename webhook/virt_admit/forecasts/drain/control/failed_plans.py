@@ -20,7 +20,7 @@ from virt_admit.forecasts.drain.control import held_copies, mac_addresses
 from virt_admit.model.commands import about, argument, shell, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
-from virt_admit.model.kubernetes.kinds import FORKLIFT_PLAN, VM
+from virt_admit.model.kubernetes.kinds import FORKLIFT_PLAN, FORKLIFT_PROVIDER, VM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find, grouped
@@ -29,10 +29,12 @@ from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = {
     FORKLIFT_PLAN: (),
+    FORKLIFT_PROVIDER: ("spec.type", "spec.url"),
     VM: ("metadata.uid", "spec", "status.printableStatus", "status.conditions"),
 }
 _IGNORE: Final = "mutatevirtualmachines.kubemacpool.io=ignore"
 _CREATION: Final = "CreateVM"
+_OPENSHIFT: Final = "openshift"
 _EARLY: Final = frozenset(
     (
         "Started",
@@ -59,6 +61,8 @@ class PlannedMove(NamedTuple):
     """What the Plan says of it."""
     source: Object | None
     """None: it is not a VM of this cluster."""
+    is_local: bool
+    """Whether the new VM is for the cluster of its source, in a namespace that is known."""
 
     @property
     def name(self) -> str:
@@ -91,17 +95,8 @@ class PlannedMove(NamedTuple):
         return self.is_over and ended_well and not self.entry["error"].present
 
     @property
-    def is_local(self) -> bool:
-        """Whether the new VM is for the cluster of its source, in a namespace that is known."""
-        ends = [self.plan.at("spec", "provider", end) for end in ("source", "destination")]
-        source, target = [(end["namespace"].text, end["name"].text) for end in ends]
-        return source == target and None not in source and all(self._target)
-
-    @property
     def _target(self) -> tuple[str, str]:
-        """Namespace and name of the new VM; empty: not known."""
-        given = (self.entry[key].text for key in ("newName", "targetName", "name"))
-        return self.plan.at("spec", "targetNamespace").text or "", next(filter(None, given), "")
+        return _target(self.plan, self.entry)
 
     @property
     def new_vm(self) -> str:
@@ -298,9 +293,39 @@ def _key(move: PlannedMove) -> str:
 
 
 def _moves(plan: Object, cluster: Cluster) -> Iterator[PlannedMove]:
+    is_one = _is_one_cluster(plan, cluster)
     for each in plan.at("status", "migration", "vms").items():
-        uid = each["id"].text
-        yield PlannedMove(plan, each, entry(cluster, _by_uid, uid) if uid else None)
+        uid, is_local = each["id"].text, is_one and all(_target(plan, each))
+        yield PlannedMove(plan, each, entry(cluster, _by_uid, uid) if uid else None, is_local)
+
+
+def _target(plan: Object, of_vm: Field) -> tuple[str, str]:
+    """Return namespace and name of the new VM; empty: not known."""
+    given = (of_vm[key].text for key in ("newName", "targetName", "name"))
+    return plan.at("spec", "targetNamespace").text or "", next(filter(None, given), "")
+
+
+def _is_one_cluster(plan: Object, cluster: Cluster) -> bool:
+    """Return whether both Providers of a Plan are certainly of one cluster.
+
+    A namespace may have its own Provider of the cluster of Forklift, which has no URL
+    (:pkg/apis/forklift/v1beta1/provider.go#IsHost #IsRestrictedHost).
+    """
+    ends = [plan.at("spec", "provider", end) for end in ("source", "destination")]
+    source, target = [(end["namespace"].text, end["name"].text) for end in ends]
+    if source == target:
+        return None not in source
+    urls = [_url(namespace, name, cluster) for namespace, name in (source, target)]
+    return urls[0] is not None and urls[0] == urls[1]
+
+
+def _url(namespace: str | None, name: str | None, cluster: Cluster) -> str | None:
+    """Return the URL of a cluster of KubeVirt, empty for that of Forklift; None: not known."""
+    found = find(cluster, FORKLIFT_PROVIDER, namespace or "", name)
+    if found is None or found.at("spec", "type").text != _OPENSHIFT:
+        return None
+    url = found.at("spec", "url")
+    return (url.text or "").rstrip("/") if url.text is not None or not url.present else None
 
 
 def _has_failed(plan: Object) -> bool:

@@ -39,7 +39,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import command_of, cut_middle, ended, sentence, without_command
 from virt_admit.model.problems import Problem
 
@@ -157,8 +157,7 @@ def _ends(obj: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _source(namespace: str, snapshot: str, cluster: Cluster) -> str:
-    found = find(cluster, VM_SNAPSHOT, namespace, snapshot)
-    return (found.at("spec", "source", "name").text or "") if found is not None else ""
+    return fields(cluster, VM_SNAPSHOT, namespace, snapshot).at("spec", "source", "name").text or ""
 
 
 # --- restores -------------------------------------------------------------------------------------
@@ -245,7 +244,7 @@ def _filling(restore: Object, effect: str, age: timedelta, cluster: Cluster) -> 
             text = said["message"].words if said is not None else ""
             small = small_claims.of(claim, text, cluster)
             if small is not None:
-                return Problem(f"{lasts}: {small.reason}", small.way, command=small.command)
+                return Problem(f"{lasts}: {small.reason}", small.remedy, command=small.command)
             if age < _UNUSUAL:
                 continue
             command = kubectl("describe", PVC, name, restore.namespace)

@@ -13,7 +13,7 @@ from typing import Final
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import VM, VM_SNAPSHOT, VM_SNAPSHOT_CONTENT
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.lookups import find, grouped
+from virt_admit.model.lookups import fields, find, grouped
 
 _TAKEN: Final = re.compile(r"(?i)\bmac\b.*(allocat|in use|collision|conflict)")
 _OF_POOL: Final = "kubemacpool"
@@ -42,12 +42,8 @@ def _by_mac(cluster: Cluster) -> Mapping[str, Sequence[tuple[str, Object]]]:
 def wanted(restore: Object, cluster: Cluster) -> Iterator[tuple[int, str]]:
     """Yield index and MAC address of the interfaces of the restored VM that no patch changes."""
     name = restore.at("spec", "virtualMachineSnapshotName").text or ""
-    snapshot = find(cluster, VM_SNAPSHOT, restore.namespace, name)
-    saved = (
-        snapshot.at("status", "virtualMachineSnapshotContentName").text
-        if snapshot is not None
-        else None
-    )
+    snapshot = fields(cluster, VM_SNAPSHOT, restore.namespace, name)
+    saved = snapshot.at("status", "virtualMachineSnapshotContentName").text
     content = find(cluster, VM_SNAPSHOT_CONTENT, restore.namespace, saved)
     if content is None:
         return

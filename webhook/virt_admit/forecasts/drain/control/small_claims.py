@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Final
 
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC, VM_RESTORE, VOLUME_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Object
@@ -21,7 +21,8 @@ from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields
+from virt_admit.model.problems import Problem
 
 _RESTORE: Final = "restore.kubevirt.io/name"
 READS: Final[Reads] = {
@@ -45,23 +46,9 @@ _PATCHED: Final = (Version(0, 49, 1), Version(0, 50))
 """The first with the change backported, and the first after them without it."""
 
 
-class SmallClaim(NamedTuple):
-    """Why a claim is smaller than its source, and what ends that."""
-
-    reason: str
-    """What the claim is, as ``it requests …``."""
-    way: str
-    """What makes the claim large enough, without a command."""
-    command: str
-
-    @property
-    def remedy(self) -> str:
-        return typed(self.way, self.command)
-
-
-def of(claim: Object, said: str, cluster: Cluster) -> SmallClaim | None:
+def of(claim: Object, said: str, cluster: Cluster) -> Problem | None:
     """Return that a claim without a volume requests less than its snapshot needs; None: it does
-    not, or that is not known.
+    not, or that is not known. The remedy lacks its command.
 
     ``said``: the last error of the provisioner.
     """
@@ -72,23 +59,21 @@ def of(claim: Object, said: str, cluster: Cluster) -> SmallClaim | None:
     if kind != (VOLUME_SNAPSHOT.group, VOLUME_SNAPSHOT.kind) or not name:
         return None
     namespace = source["namespace"].text or claim.namespace
-    snapshot = find(cluster, VOLUME_SNAPSHOT, namespace, name)
     told = _SAID.search(said)
-    needed = snapshot.at("status", "restoreSize").text if snapshot is not None else None
+    needed = fields(cluster, VOLUME_SNAPSHOT, namespace, name).at("status", "restoreSize").text
     needed = needed or (told[1] if told is not None else None)
     requested = claim.at("spec", "resources", "requests", "storage").text
-    sizes = (_bytes(requested), _bytes(needed))
-    if claim.at("status", "phase").text != "Pending" or None in sizes:
+    asked, least = _bytes(requested), _bytes(needed)
+    if claim.at("status", "phase").text != "Pending" or asked is None or least is None:
         return None
-    asked, least = sizes
-    if asked is None or least is None or asked >= least:
+    if asked >= least:
         return None
     reason = (
         f"it requests {_shown(requested, asked)}, less than the {_shown(needed, least)} of its "
         f"VolumeSnapshot {name} (restoreSize), so its provisioner always refuses it"
     )
     way = _way(claim, needed or "", name, cluster)
-    return SmallClaim(reason, way, about("describe", claim, PVC))
+    return Problem(reason, way, command=about("describe", claim, PVC))
 
 
 def _bytes(quantity: str | None) -> Fraction | None:

@@ -19,7 +19,7 @@ from virt_admit.forecasts.drain.control import held_copies, vm_writes
 from virt_admit.model import api_discovery
 from virt_admit.model.commands import json_patch, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
@@ -39,7 +39,7 @@ from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import removed_operators, versions
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import cut_middle, ended, sentence
 from virt_admit.model.problems import Problem
 
@@ -223,13 +223,8 @@ def _lost(vm: Object, cluster: Cluster) -> Iterator[tuple[Path, str]]:
         revision, name = named["revisionName"].text, named["name"].text
         own = (named["kind"].text or "").lower() in (kinds[0].kind.lower(), kinds[0].plural)
         kind = CONTROLLER_REVISION if revision else kinds[0 if own else 1]
-        try:
-            gone = bool(revision or name) and not cluster.get(
-                kind, vm.namespace, revision or name or ""
-            )
-        except Unseen:
-            continue
-        if gone:
+        of = revision or name
+        if of and is_absent(cluster, kind, vm.namespace, of):
             copy = f" (ControllerRevision {revision})" if revision else ""
             yield named.path, f"{word} {name or '?'}{copy}"
 
@@ -243,7 +238,8 @@ def of_namespace(namespace: Object, cluster: Cluster) -> Problem | None:
     """
     deleted = namespace.metadata["deletionTimestamp"].text
     lasts = clock.since(deleted, cluster) if deleted else None
-    usual = _USUAL + timedelta(seconds=max(_graces(namespace, cluster), default=0))
+    graces = (_seconds(each["spec"]) for each in cluster.known(VMI, namespace.name))
+    usual = _USUAL + timedelta(seconds=max(graces, default=0))
     if lasts is None or lasts < usual or api_discovery.failing(namespace, cluster):
         return None
     removed = removed_operators.kubevirt(cluster)
@@ -268,13 +264,8 @@ def of_namespace(namespace: Object, cluster: Cluster) -> Problem | None:
     )
 
 
-def _graces(namespace: Object, cluster: Cluster) -> Iterator[int]:
-    """Yield the seconds that guests may take to shut down."""
-    for vmi in cluster.known(VMI, namespace.name):
-        yield _seconds(vmi["spec"])
-
-
 def _seconds(spec: Field) -> int:
+    """Return how long a guest may take to shut down."""
     grace = spec["terminationGracePeriodSeconds"].integer
     return _GRACE if grace is None else clock.bounded(grace)
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.guests import restart_guard
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.model.commands import kubectl, typed, virtctl
 from virt_admit.model.evidence.reported import ReportedProblem
@@ -32,6 +33,7 @@ from virt_admit.model.sanitize import without_login
 
 READS: Final[Reads] = union(
     clock.READS,
+    restart_guard.READS,
     {
         NODE: ("status.addresses", *CONDITIONS),
         POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase"),
@@ -79,7 +81,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     if not network:
         look = virtctl("console", vmi.name, vms.namespace_of(vmi))
         return Problem(reason, typed("see in its guest why what its probe asks for fails", look))
-    return Problem(f"{reason}. Probably {network}", _remedy(vmi))
+    return Problem(f"{reason}. Probably {network}", _remedy(vmi, cluster))
 
 
 _MOST: Final = 86_400
@@ -156,11 +158,12 @@ def _networks(vmi: Object, node: Object) -> Iterator[str]:
                 )
 
 
-def _remedy(vmi: Object) -> str:
+def _remedy(vmi: Object, cluster: Cluster) -> str:
     words = "give its pod network a vmNetworkCIDR in which no node has an address"
     name, namespace = vmis.owner(vmi, VM.kind), vms.namespace_of(vmi)
     if name is None:
         shown = kubectl("get", VMI, vmi.name, namespace, "-o", "yaml")
         return typed(f"{words}, in what makes this VMI, and then make it again", shown)
-    restart = f"then restart it ({virtctl('restart', name, namespace)})"
+    later = restart_guard.later(vmi, cluster)
+    restart = f"then restart it ({virtctl('restart', name, namespace)}){later}"
     return typed(words, kubectl("edit", VM, name, namespace), restart)

@@ -93,11 +93,8 @@ def is_held_elsewhere(vmi: Object, said: str, cluster: Cluster) -> bool:
 
 def _claim(vmi: Object, volume: str) -> str:
     """Return the claim of a volume; empty: it has none."""
-    for each in vmi.at("spec", "volumes").items():
-        name = migratability.claim_of(each) if each["name"].text == volume else None
-        if name is not None:
-            return name.text or ""
-    return ""
+    name = migratability.claim_of(vmi.at("spec", "volumes").named(volume))
+    return name.text or "" if name is not None else ""
 
 
 def _volume(said: str) -> str | None:
@@ -167,8 +164,8 @@ def _volumes_of(vmi: Object, claim: str) -> Iterator[str]:
 
 
 def _is_shareable(vmi: Object, volume: str) -> bool:
-    disks = vmi.at("spec", "domain", "devices", "disks").items()
-    return any(each["name"].text == volume and each["shareable"].boolean is True for each in disks)
+    disks = vmi.at("spec", "domain", "devices", "disks")
+    return disks.named(volume)["shareable"].boolean is True
 
 
 def _remedy(vmi: Object, holders: Sequence[_Holder], cluster: Cluster) -> str:

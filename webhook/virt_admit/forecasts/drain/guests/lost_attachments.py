@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD
@@ -31,7 +31,7 @@ def problem(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
         cluster: what the pods are read from.
     """
     pods = cluster.known(POD, vms.namespace_of(vmi))
-    here = {_uid(pod) for pod in pods if _is_launcher(pod, vmi)}
+    here = {pod.metadata["uid"].text or "-" for pod in pods if _is_launcher(pod, vmi)}
     if not here or unlisted(cluster, POD):
         return None
     plugs = (pod for pod in pods if pod.labels.get("kubevirt.io") == "hotplug-disk")
@@ -53,10 +53,6 @@ def _is_launcher(pod: Object, vmi: Object) -> bool:
 
 def _owners(pod: Object) -> Iterator[str]:
     return (each["uid"].text or "" for each in pod.metadata["ownerReferences"].items())
-
-
-def _uid(pod: Object) -> str:
-    return pod.metadata["uid"].text or "-"
 
 
 def _plugged(vmi: Object) -> Iterator[tuple[str, str]]:
@@ -87,6 +83,7 @@ def _lost(vmi: Object, volume: str, pods: list[Object], cluster: Cluster) -> Pro
     why = ", as a drain evicts such pods, which no PodDisruptionBudget covers" if shut else ""
     begin = f"hotplugged volume {volume} is no longer attached on {node}"
     room = f", and uncordon {node} before if no other node can take it" if shut else ""
+    room = restart_guard.later(vmi, cluster) or room
     words = f"stop and start the VM, which attaches volume {volume} again{room}"
     way = typed(words, virtctl("restart", vmi.name, namespace))
     reason = f"{begin}: its pod hp-volume-… there has ended{why}{waits}"

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model import pod_owners
 from virt_admit.model.commands import kubectl, typed, virtctl
@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.kinds import PVC, VM, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.lookups import find, volume_of
+from virt_admit.model.lookups import csi_of, find
 from virt_admit.model.problems import Problem
 
 _HOTPLUG: Final = "hotplug-disk"
@@ -71,8 +71,7 @@ def _others(vmi: Object, claim: str, since: datetime, cluster: Cluster) -> Itera
     found = find(cluster, PVC, namespace, claim)
     if found is None or found.at("spec", "volumeMode").text == "Block":
         return
-    volume = volume_of(found, cluster)
-    driver = volume.at("spec", "csi", "driver").text if volume is not None else None
+    driver = csi_of(found, cluster)["driver"].text
     if not driver or _SHARE.search(driver):
         return
     here = [
@@ -130,7 +129,8 @@ def _problem(
     taken = pod_owners.taken_away(pod, cluster)
     restart = f" ({virtctl('restart', name, namespace)})" if name else ""
     remedy = (
-        f"{taken}; once its pod has ended, restart the VM{restart}, which labels "
-        "the files for its launcher again. Back up a snapshot or a clone of the claim instead"
+        f"{taken}; once its pod has ended, restart the VM{restart}, which labels the files for its "
+        f"launcher again{restart_guard.later(vmi, cluster)}. Back up a snapshot or a clone of the "
+        "claim instead"
     )
     return Problem(reason, changed_disks.safe(remedy, vmi, cluster))

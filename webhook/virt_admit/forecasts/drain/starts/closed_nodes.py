@@ -20,6 +20,7 @@ from virt_admit.forecasts.placement import no_target
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.running_launchers import COPIES_TOLERATIONS
 from virt_admit.model.commands import argument, shell, typed, virtctl
+from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -29,7 +30,8 @@ from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners
-from virt_admit.model.node_updates.cordoners import Cordon
+from virt_admit.model.node_updates.operators.cordons import Cordon
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.node_selectors import tolerates
 
@@ -45,14 +47,7 @@ _OPPOSING: Final = (_SCHEDULING, "NoExecute")
 _SHORT: Final = re.compile(r"Insufficient [\w./-]{1,100}|Too many pods|exceed max volume count")
 
 
-class ClosedNode(NamedTuple):
-    """Why a node takes no pod that attaches a volume to a VM on it."""
-
-    reason: str
-    remedy: str
-
-
-def closed(vmi: Object, pod: Object, said: str, unplug: str, cluster: Cluster) -> ClosedNode | None:
+def closed(vmi: Object, pod: Object, said: str, unplug: str, cluster: Cluster) -> Problem | None:
     """Return why kube-scheduler refuses the node of a VMI to a pod that attaches a volume.
 
     None: it is not known.
@@ -88,7 +83,7 @@ def closed(vmi: Object, pod: Object, said: str, unplug: str, cluster: Cluster) -
         return None
     reason = f"{node.name}, where the VM runs, has no room for it ({names(short)})"
     ends = shell("kubectl", "describe", "node", argument(node.name))
-    return ClosedNode(reason, typed(f"{away.words}make room on {node.name}", away.command or ends))
+    return Problem(reason, typed(f"{away.words}make room on {node.name}", away.command or ends))
 
 
 _UNTOLERATED: Final = "untolerated taint(s)"
@@ -116,7 +111,7 @@ def _is_cordoned(node: Object) -> bool:
     return node.at("spec", "unschedulable").boolean is True or _CORDON in keys
 
 
-def _cordoned(node: Object, away: _Way, cluster: Cluster) -> ClosedNode:
+def _cordoned(node: Object, away: _Way, cluster: Cluster) -> Problem:
     """Return what a cordon means.
 
     Who cordoned a node decides whether an uncordon by hand lasts and does no harm.
@@ -127,12 +122,12 @@ def _cordoned(node: Object, away: _Way, cluster: Cluster) -> ClosedNode:
     by = f" by {cordon.by}" if cordon is not None else ""
     reason = f"{node.name}, where the VM runs, is cordoned{by}, which {why}"
     if cordon is not None and not cordon.uncordon:
-        return ClosedNode(reason, _stays(cordon, f"wait until {node.name} is uncordoned", away))
+        return Problem(reason, _stays(cordon, f"wait until {node.name} is uncordoned", away))
     emptied = cordoners.is_emptied(node.name, cluster)
     end = " once its drain is over" if emptied else ", if its maintenance is over"
     first = f"uncordon {node.name}{end}"
     words = f"{first}, or migrate the VM to another node" if away.words else first
-    return ClosedNode(reason, typed(words, shell("kubectl", "uncordon", argument(node.name))))
+    return Problem(reason, typed(words, shell("kubectl", "uncordon", argument(node.name))))
 
 
 def _stays(cordon: Cordon, wait: str, away: _Way) -> str:
@@ -141,7 +136,7 @@ def _stays(cordon: Cordon, wait: str, away: _Way) -> str:
     return typed(f"{away.words}{stays or wait}", away.command or command)
 
 
-def _drained(node: Object, key: str, effect: str, away: _Way, cluster: Cluster) -> ClosedNode:
+def _drained(node: Object, key: str, effect: str, away: _Way, cluster: Cluster) -> Problem:
     """Return what the taint of a drain means: it goes when what drains the node is done."""
     cordon = cordoners.of_node(node, cluster, drained=True)
     emptied = cordoners.is_emptied(node.name, cluster)
@@ -151,10 +146,10 @@ def _drained(node: Object, key: str, effect: str, away: _Way, cluster: Cluster) 
         "tolerate"
     )
     if cordon is not None and not cordon.uncordon:
-        return ClosedNode(reason, _stays(cordon, f"wait until {node.name} has no such taint", away))
+        return Problem(reason, _stays(cordon, f"wait until {node.name} has no such taint", away))
     words = f"remove that taint once {'its drain' if emptied else 'what it was set for'} is over"
     untaint = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}:{effect}-")
-    return ClosedNode(reason, typed(f"{away.words}{words}", away.command or untaint))
+    return Problem(reason, typed(f"{away.words}{words}", away.command or untaint))
 
 
 def _taints(node: Object, pod: Object) -> Iterator[Field]:
@@ -169,23 +164,23 @@ def _taints(node: Object, pod: Object) -> Iterator[Field]:
 _TAINTED: Final = "{}, where the VM runs, has taint {}, which the pod does not tolerate"
 
 
-def _of_controller(node: Object, key: str, away: _Way, cluster: Cluster) -> ClosedNode | None:
+def _of_controller(node: Object, key: str, away: _Way, cluster: Cluster) -> Problem | None:
     """Return what the taint of a controller means, which it removes itself; None: it is none."""
     reason = _TAINTED.format(node.name, key)
     if (lost := lost_quorums.of_taint(key, cluster)) is not None:
         command = away.command or lost.command
         remedy = typed(f"{away.words}{lost.remedy}", command)
-        return ClosedNode(f"{reason}: {lost.words}", remedy)
+        return Problem(f"{reason}: {lost.reason}", remedy)
     if who := controller_taints.owner(key):
         repair = f"repair what {who} reports with that taint, which it then removes"
         command = away.command or shell("kubectl", "describe", "node", argument(node.name))
-        return ClosedNode(reason, typed(f"{away.words}{repair}", command))
+        return Problem(reason, typed(f"{away.words}{repair}", command))
     return None
 
 
 def _tainted(
     vmi: Object, node: Object, taint: Field, away: _Way, unplug: str, cluster: Cluster
-) -> ClosedNode:
+) -> Problem:
     """Return what a taint of an administrator means, which keeps a node for some pods.
 
     A pod that does not tolerate ``NoExecute`` ends when such a taint is set again.
@@ -203,10 +198,9 @@ def _tainted(
     command = unplug if ways else ""
     untaint = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}:{effect}-")
     if effect == _SCHEDULING:
-        value = f"={taint['value'].text}" if taint["value"].text else ""
         ways.append(
             f"if other pods may come to {node.name} meanwhile, remove that taint until the pod "
-            f"runs, then set it again ({key}{value}:{effect})"
+            f"runs, then set it again ({nodes.written(taint)})"
         )
         command = command or untaint
     elif not unplug:
@@ -214,4 +208,4 @@ def _tainted(
         command = untaint
     if not unplug:
         ways.append("shut the VM down in an orderly way")
-    return ClosedNode(reason, typed(f"{away.words}{', or '.join(ways)}", away.command or command))
+    return Problem(reason, typed(f"{away.words}{', or '.join(ways)}", away.command or command))

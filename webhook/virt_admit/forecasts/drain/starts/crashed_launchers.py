@@ -128,8 +128,11 @@ def of_loop(vm: Object, cluster: Cluster) -> Problem | None:
     )
     called = vms.vmi_spec(vm)["hostname"].text or vm.name
     pods = ("-n", vms.namespace_of(vm), "-l", f"{launcher_pod.NAME}={called}")
-    logs = shell("kubectl", "logs", *pods, "-c", "compute", "--tail=-1")
-    remedy = typed("see the log of its launcher after that", logs)
+    # not a log: the container that fails may never have run
+    remedy = typed(
+        "see which container of its launcher fails after that",
+        shell("kubectl", "describe", "pods", *pods),
+    )
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
 
 

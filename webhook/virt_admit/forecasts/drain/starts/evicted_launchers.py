@@ -157,12 +157,7 @@ def words(found: LauncherEvictions, cluster: Cluster) -> str:
 
 
 def _times(found: LauncherEvictions, cluster: Cluster) -> str:
-    known = clock.now(cluster) is not None
-    last = (
-        f" {vm_states_times.age(found.last, cluster)} ago"
-        if known and found.last is not None
-        else ""
-    )
+    last = vm_states_times.ago(found.last, cluster)
     if found.times == 1:
         return last
     since = (

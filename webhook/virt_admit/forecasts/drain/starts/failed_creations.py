@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, expand, vms
 from virt_admit.model.kubevirt.launcher import limit_ranges, pod_refusals
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -145,9 +145,9 @@ def _undecodable(vm: Object, cluster: Cluster) -> Iterator[UndecodableCopy]:
     for key, word in (("instancetype", "instance type"), ("preference", "preference")):
         named = vms.vm_spec(vm)[key]
         revision = named["revisionName"].text or ""
-        found = find(cluster, CONTROLLER_REVISION, vms.namespace_of(vm), revision)
-        spec = found.at("data", "spec") if found is not None else None
-        if spec is not None and spec.present and not spec.is_map:
+        found = fields(cluster, CONTROLLER_REVISION, vms.namespace_of(vm), revision)
+        spec = found.at("data", "spec")
+        if spec.present and not spec.is_map:
             yield UndecodableCopy(
                 key, named["revisionName"].path, f"{word} {named['name'].text or '?'}", revision
             )

@@ -38,7 +38,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.lookups import find_named
+from virt_admit.model.lookups import csi_of, find, find_named
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -123,7 +123,7 @@ _MOST: Final = 160
 
 def _handle(namespace: str, claim: str, cluster: Cluster) -> str:
     """Return the Longhorn volume behind a claim; empty: it has none, or that could not be read."""
-    csi = refusing_storage.csi_of(namespace, claim, cluster)
+    csi = csi_of(find(cluster, PVC, namespace, claim), cluster)
     return (
         (csi["volumeHandle"].text or "") if csi["driver"].text == refusing_storage.LONGHORN else ""
     )
@@ -218,9 +218,4 @@ def _of(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
 def _since(copies: Sequence[Object], cluster: Cluster) -> str:
     """Return how long ago the last copy failed."""
     last = max((each.at("spec", "failedAt").text or "" for each in copies), default="")
-    at = clock.instant(last)
-    return (
-        f" {vm_states_times.clock_words(at, cluster)} ago"
-        if at is not None and clock.now(cluster)
-        else ""
-    )
+    return vm_states_times.ago(clock.instant(last), cluster)

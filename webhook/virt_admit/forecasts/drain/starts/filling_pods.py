@@ -39,7 +39,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.running_release import may_be_managed
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import count, scheduler_words
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pods import claim_names
@@ -186,10 +186,8 @@ _LONGEST: Final = 200
 
 def _provisioner(claim: Object, cluster: Cluster) -> str:
     named = claim.at("spec", "storageClassName").text
-    found = find(cluster, STORAGE_CLASS, "", named)
-    return (
-        f" {found['provisioner'].text}" if found is not None and found["provisioner"].text else ""
-    )
+    provisioner = fields(cluster, STORAGE_CLASS, "", named)["provisioner"].text
+    return f" {provisioner}" if provisioner else ""
 
 
 def _is_killed(status: Field) -> bool:
@@ -387,5 +385,4 @@ def _is_of_copy(name: str) -> bool:
 
 
 def _uid(namespace: str, claim: str, cluster: Cluster) -> str:
-    found = find(cluster, PVC, namespace, claim)
-    return (found.metadata["uid"].text or "") if found is not None else ""
+    return fields(cluster, PVC, namespace, claim).at("metadata", "uid").text or ""

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.guests import restart_guard
 from virt_admit.forecasts.drain.starts import unattached_volumes
 from virt_admit.forecasts.drain.starts.storage import ended_launchers
 from virt_admit.forecasts.drain.states import dying_pods, vm_states_motion, vm_states_times
@@ -105,11 +106,8 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
 
 
 def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
-    status = next(
-        (each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume),
-        None,
-    )
-    if status is None or not status["hotplugVolume"].is_map or status["target"].text:
+    status = vmi.at("status", "volumeStatus").named(volume)
+    if not status["hotplugVolume"].is_map or status["target"].text:
         return None
     phase = status["phase"].text or ""
     if phase == MOUNTED and hotplugs.is_utility(vmi, volume):
@@ -127,7 +125,7 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     if phase in LEAVING:
         return _plugged_again(vmi, volume, phase, since, cluster)
     if phase == "AttachedToNode" and (ended := ended_launchers.of(vmi, cluster)) is not None:
-        return _of(f"the guest lacks it: {ended.words}", ended.remedy)
+        return _of(f"the guest lacks it: {ended.reason}", ended.remedy)
     if phase == "AttachedToNode":
         reason = (
             f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase "
@@ -181,7 +179,8 @@ def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cl
     )
     unplug = unattached_volumes.unplug(vmi, volume, cluster)
     update = "" if leaves else f"; KubeVirt {_LEAVES_DETACHING} and later do that themselves"
-    words = f"unplug it, wait until its pod is gone, and plug it again; or restart the VM{update}"
+    words = "unplug it, wait until its pod is gone, and plug it again; or restart the VM"
+    words = f"{words}{restart_guard.later(vmi, cluster)}{update}"
     return _of(reason, words, unplug)
 
 

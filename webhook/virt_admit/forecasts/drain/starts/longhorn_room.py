@@ -13,7 +13,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import LONGHORN_NODE, LONGHORN_SETTING
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields
 
 READS: Final[Reads] = {LONGHORN_NODE: ("spec", "status.diskStatus"), LONGHORN_SETTING: ("value",)}
 _SHARE: Final = "storage-over-provisioning-percentage"
@@ -34,8 +34,7 @@ def words(size: int, namespace: str, cluster: Cluster) -> str:
     """Return how much room is left where most is; empty: a copy of this size fits,
     or that is not known.
     """
-    setting = find(cluster, LONGHORN_SETTING, namespace, _SHARE)
-    share = setting.at("value").text or "" if setting is not None else ""
+    share = fields(cluster, LONGHORN_SETTING, namespace, _SHARE)["value"].text or ""
     nodes = cluster.known(LONGHORN_NODE)
     if not share.isdecimal() or len(share) > 6:
         return ""

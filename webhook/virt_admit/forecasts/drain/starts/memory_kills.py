@@ -63,10 +63,8 @@ def _killed(pod: Object) -> tuple[str, int] | None:
 
 
 def _limit(pod: Object, container: str) -> int:
-    for each in pod.at("spec", "containers").items():
-        if each["name"].text == container:
-            return amount(MEMORY, each.at("resources", "limits", MEMORY).value)
-    return 0
+    own = pod.at("spec", "containers").named(container)
+    return amount(MEMORY, own.at("resources", "limits", MEMORY).value)
 
 
 def _cause(spec: Field) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import STARTS, Webhook
 from virt_admit.forecasts.drain.starts.devices import unpermitted_devices
 from virt_admit.forecasts.drain.states import stuck_starts
-from virt_admit.forecasts.placement.refusals import exceeded_quotas
+from virt_admit.forecasts.placement.refusals import exceeded_quotas, overcommitted_memory
 from virt_admit.model.commands import about, and_then, argument, kubectl, shell, typed, virtctl
 from virt_admit.model.evidence import forbidden_pods
 from virt_admit.model.evidence.writes import missing_services, quota_writers, service_callers
@@ -35,6 +35,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import down_vms, vms
 from virt_admit.model.kubevirt.launcher import pod_refusals
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -42,6 +43,7 @@ READS: Final[Reads] = union(
     webhook_reach.READS,
     unpermitted_devices.READS,
     exceeded_quotas.READS,
+    overcommitted_memory.READS,
     {VM: (f"metadata.annotations.{down_vms.HALTED}", "spec.runStrategy", *CONDITIONS)},
 )
 
@@ -67,6 +69,8 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     begin = "virt-controller cannot create its pod: "
     if exceeded := exceeded_quotas.of(said, vms.namespace_of(vmi), cluster=cluster):
         return Problem(f"{begin}{exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
+    if divided := overcommitted_memory.of(vmi, said, cluster):
+        return divided._replace(reason=f"{begin}{divided.reason}", brief=f"{begin}{divided.brief}")
     if denied := _DENIED.search(said):
         return _denied(vmi, denied[1], denied[2], cluster)
     remedy = pod_refusals.remedy(vmi, said, cluster)
@@ -212,9 +216,7 @@ def _conflicting_ip(words: str, cluster: Cluster) -> Object | None:
     (kubeovn/kube-ovn: pkg/webhook/static_ip.go#checkIPConflict, issue 4803).
     """
     found = _OVN_CONFLICT.search(words)
-    return (
-        next((ip for ip in cluster.known(_OVN_IP) if ip.name == found[1]), None) if found else None
-    )
+    return find(cluster, _OVN_IP, "", found[1]) if found else None
 
 
 # --- a webhook that does not answer ---------------------------------------------------------------

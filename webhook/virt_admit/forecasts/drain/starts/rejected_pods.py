@@ -55,12 +55,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Rejections | None
     known = cluster.cached(_rejected).get((vms.namespace_of(vm), f"{_LAUNCHER}{vm.name}"), ())
     if not known:
         return None
-    last = events.time_of(known[0])
-    ago = (
-        f" {vm_states_times.age(last, cluster)} ago"
-        if last is not None and clock.now(cluster) is not None
-        else ""
-    )
+    ago = vm_states_times.ago(events.time_of(known[0]), cluster)
     nodes = set(map(events.host, known))
     own = vm_states_motion.pods(vm, cluster)
     nodes |= {
@@ -149,11 +144,7 @@ def of_running(vmi: Object, cluster: Cluster) -> Problem | None:
         why = next((each["reason"].text or "" for each in near), "")
     if not why:
         return None
-    ago = (
-        f" {vm_states_times.age(ended, cluster)} ago"
-        if ended is not None and clock.now(cluster) is not None
-        else ""
-    )
+    ago = vm_states_times.ago(ended, cluster)
     on = f" of {node}" if node else ""
     reason = (
         f"the kubelet{on} rejected its running pod{ago}, as it may when it restarts: "

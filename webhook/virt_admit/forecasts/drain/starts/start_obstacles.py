@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.starts import (
     crashed_launchers,
     evicted_launchers,
@@ -45,6 +46,7 @@ READS: Final[Reads] = union(
     evicted_launchers.READS,
     hotplug_phases.READS,
     crashed_launchers.READS,
+    failed_starts.READS,
     {POD: ("status.podIP",), VMI: ("spec.domain", "status")},
 )
 
@@ -137,7 +139,7 @@ def stays_off(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
         )
         return rejected._replace(reason=reason, remedy=typed(words, command, rejected.remedy))
     if (killed := _killed(vm, vmi, cluster)) is None:
-        crashed = crashed_launchers.problem(vm, vmi, cluster)
+        crashed = _crashed(vm, vmi, cluster)
         if crashed is not None:
             return _with_reason(crashed, f"{strategy} does not start it again")
     known = entered is not None and clock.now(cluster) is not None
@@ -197,7 +199,7 @@ def _restarts(vm: Object, vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     found = _killed(vm, vmi, cluster)
     if found is None:
-        crashed = crashed_launchers.problem(vm, vmi, cluster)
+        crashed = _crashed(vm, vmi, cluster)
         return _with_reason(crashed, "KubeVirt starts it again") if crashed is not None else None
     phase = vmi.at("status", "phase").text
     return found._replace(
@@ -218,8 +220,15 @@ def _ended_again(vm: Object, cluster: Cluster) -> Problem | None:
     return (
         evicted_launchers.problem(vm, None, cluster)
         or memory_kills.problem(vm, cluster)
-        or crashed_launchers.problem(vm, None, cluster)
+        or _crashed(vm, None, cluster)
     )
+
+
+def _crashed(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
+    """Return how the last start of a VM failed before its guest ran; None: it did not, or nothing
+    says so.
+    """
+    return failed_starts.problem(vm, vmi, cluster) or crashed_launchers.problem(vm, vmi, cluster)
 
 
 def _without_network(vmi: Object, cluster: Cluster) -> Problem | None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.starts import closed_nodes
 from virt_admit.forecasts.drain.targets import awaited_volumes
 from virt_admit.forecasts.placement import candidates, quotas, volume_attachments
@@ -61,10 +61,8 @@ def _is_ready(vmi: Object, volume: str) -> bool:
     """Return whether the guest has a hotplugged volume, whatever its pod does: virt-handler sets
     this phase once the domain names its target.
     """
-    return any(
-        each["name"].text == volume and each["phase"].text == "Ready" and each["target"].text
-        for each in vmi.at("status", "volumeStatus").items()
-    )
+    status = vmi.at("status", "volumeStatus").named(volume)
+    return status["phase"].text == "Ready" and bool(status["target"].text)
 
 
 def _kept(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:
@@ -87,7 +85,7 @@ def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster
     node = vmi.at("status", "nodeName").text or ""
     said = (
         _PREEMPTION.sub("", pod.condition("PodScheduled")["message"].text or "")
-        if not _is_placed(pod)
+        if not pod.at("spec", "nodeName").text
         else ""
     )
     if said and (taken := _taken(vmi, pod, said, cluster)):
@@ -144,10 +142,6 @@ _PREEMPTION: Final = re.compile(r"\.? preemption: .*\Z", re.DOTALL)
 """What kube-scheduler adds about a pod that may displace none."""
 
 
-def _is_placed(pod: Object) -> bool:
-    return bool(pod.at("spec", "nodeName").text)
-
-
 def hotplugged(vmi: Object, cluster: Cluster) -> Iterator[tuple[int, str, Problem]]:
     """Yield the index and the name of each hotplugged volume of a VMI that is not attached, or
     whose pod is gone while the guest has it, with the reason.
@@ -170,15 +164,8 @@ def _refused(vmi: Object, volume: str, cluster: Cluster) -> Problem | None:
     age = clock.since(said["lastTransitionTime"].text, cluster)
     if said["status"].text != "False" or _CREATES not in words or age is None or age < _LATE:
         return None
-    own = next(
-        (each for each in vmi.at("status", "volumeStatus").items() if each["name"].text == volume),
-        None,
-    )
-    if (
-        own is None
-        or not own["hotplugVolume"].present
-        or own.at("hotplugVolume", "attachPodName").text
-    ):
+    own = vmi.at("status", "volumeStatus").named(volume)["hotplugVolume"]
+    if not own.present or own["attachPodName"].text:
         return None
     why = cut_middle(_REFUSED.sub("", words), _LONGEST)
     by, remedy = _cause(vmi, words, cluster)
@@ -257,6 +244,7 @@ def _elsewhere(vmi: Object, where: str, label: str, unplugs: str, cluster: Clust
     then = f"which takes effect after its restart ({virtctl('restart', vmi.name, namespace)})"
     ways = f"give the VM node selector {label}, {then}, or unplug the volume ({unplugs})"
     remedy = typed(ways, merge_patch(VM, vmi.name, namespace, data))
+    remedy = restart_guard.guarded(remedy, vmi, cluster)
     return _apart(where, vmi, changed_disks.safe(remedy, vmi, cluster))
 
 
@@ -276,10 +264,8 @@ def unplug(vmi: Object, volume: str, cluster: Cluster) -> str:
     the VM (watch/vm/vm.go#handleDeclarativeVolumeHotplug). virtctl does so without ``--persist``
     from 1.8 on.
     """
-    vm = find(cluster, VM, vms.namespace_of(vmi), vmis.owner(vmi, VM.kind) or "")
-    named = vm is not None and any(
-        each["name"].text == volume for each in vms.vmi_spec(vm)["volumes"].items()
-    )
+    vm = vmis.known_vm(vmi, cluster)
+    named = vm is not None and vms.vmi_spec(vm)["volumes"].named(volume).present
     persist = ("--persist",) if named and not versions.has_release(cluster, _PERSISTS) else ()
     namespace = vms.namespace_of(vmi)
     return shell(

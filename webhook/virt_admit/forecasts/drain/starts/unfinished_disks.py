@@ -196,7 +196,7 @@ def _partial(
     if part is None:
         return None
     reason, brief = f"{begin}: {who}{part.reason}", f"{who}{part.brief}"
-    return Problem(reason, part.remedy, ProblemCause.NOT_REPORTED, brief=brief)
+    return part._replace(reason=reason, cause=ProblemCause.NOT_REPORTED, brief=brief)
 
 
 def _of_claim(disk: Object, claim: str, pending: Problem, begin: str) -> Problem:

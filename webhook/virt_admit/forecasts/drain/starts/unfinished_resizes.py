@@ -19,13 +19,13 @@ from virt_admit.forecasts.drain.states import stuck_starts, vm_states_times
 from virt_admit.forecasts.placement.starts import pod_starts, started_pods
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PV, PVC
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.lookups import volume_of
+from virt_admit.model.lookups import find, volume_of
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.resources import amount, show
@@ -75,10 +75,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     said = started_pods.of(pod, cluster).said
     for name in dict.fromkeys(launcher_pod.claims(vms.vmi_spec(vmi))):
-        try:
-            claim = cluster.get(PVC, vms.namespace_of(vmi), name)
-        except Unseen:
-            continue
+        claim = find(cluster, PVC, vms.namespace_of(vmi), name)
         volume = claim.at("spec", "volumeName").text if claim is not None else None
         found = of_claim(claim, cluster) if claim is not None else None
         if claim is None or found is None or (said and (not volume or f'"{volume}"' not in said)):

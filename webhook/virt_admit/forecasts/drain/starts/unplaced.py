@@ -32,7 +32,7 @@ from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.running_release import is_managed, may_be_managed
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.messages import capital, names
-from virt_admit.model.node_updates import cordoners
+from virt_admit.model.node_updates.operators import cordons
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
 from virt_admit.model.scheduler.volumes import Claim, VolumePlace
@@ -88,7 +88,7 @@ def _passing(found: Problem, refusals: Mapping[str, str]) -> Problem:
     lasting = {why for why in refusals.values() if any(map(_is_of_volume, why.split("; ")))}
     bound = {cause for why in lasting for cause in why.split("; ") if _is_of_volume(cause)}
     others = f", and its {names(sorted(bound))}" if bound else ""
-    stays = found.reason.endswith(cordoners.STAYS.rstrip("."))
+    stays = found.reason.endswith(cordons.STAYS.rstrip("."))
     reason = f"{found.reason}{others}" + (
         "" if stays else ". It starts by itself once one is ready"
     )

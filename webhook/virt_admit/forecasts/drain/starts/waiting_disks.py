@@ -20,13 +20,13 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.commands import kubectl, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_CLASS, STORAGE_PROFILE, VM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import storage
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find, is_absent
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -128,11 +128,7 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
             f"stop {who} until the copy is done, or copy from a VolumeSnapshot instead",
             _stop(copied),
         )
-    try:
-        exists = cluster.get(PVC, copied.namespace, copied.claim) is not None
-    except Unseen:
-        return None
-    if exists:
+    if not is_absent(cluster, PVC, copied.namespace, copied.claim):
         return None
     described = kubectl("describe", DATA_VOLUME, disk.name, disk.namespace)
     return stuck(
@@ -308,8 +304,7 @@ def _default(cluster: Cluster, *, is_disk: bool = True) -> str | None:
 
 
 def _of_profile(name: str, reason: str, cluster: Cluster) -> Problem:
-    found = find(cluster, STORAGE_CLASS, "", name)
-    provisioner = found["provisioner"].text if found is not None else ""
+    provisioner = fields(cluster, STORAGE_CLASS, "", name)["provisioner"].text
     facts = ["the default class"] if name == _default(cluster) else []
     facts += (
         [f"of provisioner {provisioner}, whose access modes CDI does not know"]

@@ -27,7 +27,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find, find_named
 from virt_admit.model.messages import command_of, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pods import claim_names
@@ -94,7 +94,7 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
     )
     if not said:
         if hung := hung_mounts.of_pod(pod, cluster):
-            return DyingPod(hung.why, keeps, hung.remedy)
+            return DyingPod(hung.reason, keeps, hung.remedy)
         if driver := _driver_gone(pod, node, cluster):
             lacks = f"CSI driver {driver} {node_drivers.state(driver, node, cluster)} on {node}"
             why = f"its volumes cannot be unmounted: {lacks}"
@@ -182,14 +182,7 @@ def target(vmi: Object | None, node: str) -> str:
     return here if moved and here != node else ""
 
 
-class LeftOver(NamedTuple):
-    """What a migration that has succeeded leaves on its source node."""
-
-    words: str
-    remedy: str
-
-
-def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
+def left_over(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return what stays of a VMI on the node that it has left, long after that; None: nothing does,
     or it is not known.
 
@@ -217,7 +210,7 @@ def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
             f"its old pod {pod.name} on {node} should have ended {clock.duration(late)} ago, but "
             f"{dying.why}"
         )
-        return LeftOver(f"{words}{f'. {keeps}' if keeps else ''}", with_command(dying, pod))
+        return Problem(f"{words}{f'. {keeps}' if keeps else ''}", with_command(dying, pod))
     if any(_has_just_ended(pod, cluster) for pod in pods):
         return None
     here = [
@@ -234,7 +227,7 @@ def left_over(vmi: Object, cluster: Cluster) -> LeftOver | None:
         f"see that no container of the VM runs on {node}, then delete the VolumeAttachment of "
         f"{node}, not that of {moved}"
     )
-    return LeftOver(
+    return Problem(
         "; ".join(each.words for each in kept).replace("Volume", "volume", 1), typed(ways, delete)
     )
 
@@ -268,8 +261,7 @@ def _kept(pod: Object, node: str, moved: str, cluster: Cluster) -> Iterator[_Kep
     """
     for each in pod.at("spec", "volumes").items():
         called = each.at("persistentVolumeClaim", "claimName").text or ""
-        claim = find(cluster, PVC, pod.namespace, called)
-        name = claim.at("spec", "volumeName").text if claim is not None else None
+        name = fields(cluster, PVC, pod.namespace, called).at("spec", "volumeName").text
         attached = volume_attachments.of_volume(name, cluster) if name else {}
         users = volume_attachments.users(pod.namespace, called, cluster)
         shared = any(
@@ -287,12 +279,9 @@ def _kept(pod: Object, node: str, moved: str, cluster: Cluster) -> Iterator[_Kep
 
 def _migrates(name: str, node: str, moved: str, cluster: Cluster) -> bool:
     """Return whether Longhorn still migrates a PersistentVolume from one node to the other."""
-    found = find(cluster, PV, "", name)
-    handle = found.at("spec", "csi", "volumeHandle").text if found is not None else None
-    for volume in cluster.known(LONGHORN_VOLUME):
-        if volume.name == (handle or name):
-            return {
-                volume.at("status", "currentNodeID").text,
-                volume.at("spec", "migrationNodeID").text,
-            } == {node, moved}
-    return False
+    handle = fields(cluster, PV, "", name).at("spec", "csi", "volumeHandle").text
+    volume = find_named(cluster, LONGHORN_VOLUME, handle or name)
+    return volume is not None and {
+        volume.at("status", "currentNodeID").text,
+        volume.at("spec", "migrationNodeID").text,
+    } == {node, moved}

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, entry, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, DEPLOYMENT, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.model.lookups import grouped
+from virt_admit.model.lookups import find, grouped
 from virt_admit.model.remediation import health_checks
 
 READS: Final[Reads] = {
@@ -100,10 +100,7 @@ def _providers(cluster: Cluster) -> tuple[Object, ...]:
 def _is_paused(machine: Object, cluster: Cluster) -> bool:
     """Return whether Cluster API leaves a Machine alone, or may do so: its cluster is not known."""
     name = machine.at("spec", "clusterName").text or ""
-    try:
-        owner = cluster.get(CAPI_CLUSTER, machine.namespace, name)
-    except Unseen:
-        return True
+    owner = find(cluster, CAPI_CLUSTER, machine.namespace, name)
     paused = owner is None or bool(owner.at("spec", "paused").boolean)
     return paused or machine.annotation(health_checks.PAUSED).present
 
@@ -119,10 +116,7 @@ def named(vmi: Object, cluster: Cluster) -> str:
     Annotations are not read: one that changes would be a reason to judge every drain of its node
     again.
     """
-    try:
-        vm = vmis.owner_vm(vmi, cluster)
-    except Unseen:
-        vm = None
+    vm = vmis.known_vm(vmi, cluster)
     return next(
         (mark for obj in (vmi, vm) if obj is not None for mark in vms.own_marks(obj, "label")), ""
     )

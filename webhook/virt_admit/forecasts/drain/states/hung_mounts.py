@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import POD, PV, PVC, SERVICE, STORAGE_CLA
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find, volume_of
+from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
     service_endpoints.READS,
@@ -45,13 +46,6 @@ _RANGE: Final = kinds.guess("networking.k8s.io/v1", "ServiceCIDR")
 """Addresses of Services, from Kubernetes 1.33 on. In a live cluster discovery finds it."""
 
 
-class HungMount(NamedTuple):
-    """Why a pod whose containers have ended cannot be unmounted."""
-
-    why: str
-    remedy: str
-
-
 class _Share(NamedTuple):
     server: str
     claim: str
@@ -67,7 +61,7 @@ class _Share(NamedTuple):
         )
 
 
-def of_pod(pod: Object, cluster: Cluster) -> HungMount | None:
+def of_pod(pod: Object, cluster: Cluster) -> Problem | None:
     """Return which NFS volume most likely keeps a pod that has ended; None: a container runs,
     or it has no such volume.
     """
@@ -93,12 +87,12 @@ def of_pod(pod: Object, cluster: Cluster) -> HungMount | None:
             f"the kubelet of {node} cannot unmount {share.words}: its NFS server {share.server} is "
             f"gone ({why})"
         )
-        return HungMount(
+        return Problem(
             words, typed(f"{reboot}, or let a server answer at {share.server} again", see)
         )
     perhaps = f"; {why}: if it was that of one, that is gone" if why else ""
     until = f"while NFS server {share.server} does not answer{perhaps}"
-    return HungMount(
+    return Problem(
         f"the kubelet has not reported its end. It cannot unmount {share.words} {until}",
         typed(f"see whether {node} reaches {share.server}, and repair that; else {reboot}", see),
     )

@@ -13,7 +13,7 @@ from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, POD
-from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vmis, vms
 from virt_admit.model.kubevirt.settings import versions
@@ -77,9 +77,6 @@ def _reached_old(vmi: Object, cluster: Cluster) -> bool:
         for each in migrations.own(vmi, cluster)
     )
     found = (find(cluster, POD, vms.namespace_of(vmi), name) for name in pods if name)
-    images = (each["image"].text for pod in found if pod is not None for each in _compute(pod))
+    boxes = (pod.at("spec", "containers") for pod in found if pod is not None)
+    images = (each.named("compute")["image"].text for each in boxes)
     return own is not None and own in images
-
-
-def _compute(pod: Object) -> list[Field]:
-    return [each for each in pod.at("spec", "containers").items() if each["name"].text == "compute"]

@@ -192,8 +192,7 @@ def _left(vmi: Object, pod: Object, cluster: Cluster) -> Iterator[LeftPod]:
 
 def _guest(pod: Object) -> Field:
     """Return the status of the container in which the guest runs; absent: the pod has none."""
-    statuses = pod.at("status", "containerStatuses")
-    return next((each for each in statuses.items() if each["name"].text == _GUEST), statuses["-"])
+    return pod.at("status", "containerStatuses").named(_GUEST)
 
 
 def _migration(vmi: Object, cluster: Cluster) -> str:

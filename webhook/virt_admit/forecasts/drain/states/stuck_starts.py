@@ -212,8 +212,8 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
         if held := held_disks.problem(vmi, said, cluster):
             return held
         if refused := refused_owners.of(vmi, said, cluster):
-            reason = f"{synchronizer(vmi)}: {cut_middle(said, _LONGEST)}. {capital(refused.words)}"
-            short = f"{synchronizer(vmi)}: {refused.words}"
+            reason = f"{synchronizer(vmi)}: {cut_middle(said, _LONGEST)}. {capital(refused.reason)}"
+            short = f"{synchronizer(vmi)}: {refused.reason}"
             return Problem(reason, refused.remedy, ProblemCause.NOT_REPORTED, brief=short)
         reason, brief = (
             f"{synchronizer(vmi)}: {cut_middle(said, length)}" for length in (_LONGEST, _BRIEF)

@@ -29,6 +29,7 @@ from virt_admit.forecasts.drain.states import (
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, PLACED, Flag, State, VmState
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import webhook_deadlocks
+from virt_admit.forecasts.placement.refusals import overcommitted_memory
 from virt_admit.forecasts.placement.starts import ovn_ports, pod_starts
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -57,6 +58,7 @@ READS: Final = union(
     migration_timeouts.READS,
     launcher_changes.READS,
     missing_network_info.READS,
+    overcommitted_memory.READS,
     webhook_deadlocks.READS,
     {
         VMI: ("status",),

@@ -153,9 +153,8 @@ def unended(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
 
 def _release(pod: Object | None) -> str:
     """Return the image of virt-handler without its registry; empty: it is not known."""
-    containers = pod.at("spec", "containers").items() if pod is not None else ()
-    images = (each["image"].text or "" for each in containers if each["name"].text == _HANDLER)
-    return cut(next(images, "").rpartition("/")[2], 40)
+    image = pod.at("spec", "containers").named(_HANDLER)["image"].text if pod is not None else ""
+    return cut((image or "").rpartition("/")[2], 40)
 
 
 _HANDLER: Final = "virt-handler"

@@ -88,7 +88,11 @@ def _ended(
         pause = vm_states_times.pause(len(migrations.failed_in_a_row(vmi, cluster)) + 1)
         return replace(stays, state=State.BACKOFF, until=vm_states_times.after(end, pause, cluster))
     return replace(
-        base, state=State.NOT_CLOSED, detail=names(_open_conditions(vmi)), since=end, late=late
+        base,
+        state=State.NOT_CLOSED,
+        detail=names(filter(vmi.is_true, vmis.HOTPLUGS)),
+        since=end,
+        late=late,
     )
 
 
@@ -109,10 +113,6 @@ def _is_aborting(migration: Object, state: Field) -> bool:
         return False
     asked = migration.deleted or migration.is_true("migrationAbortRequested")
     return asked or state["abortStatus"].text == "Aborting"
-
-
-def _open_conditions(vmi: Object) -> list[str]:
-    return [kind for kind in vmis.HOTPLUGS if vmi.is_true(kind)]
 
 
 def _phase_since(migration: Object, created: datetime | None) -> datetime | None:

@@ -26,7 +26,7 @@ from virt_admit.forecasts.placement.components import (
     webhook_deadlocks,
 )
 from virt_admit.forecasts.placement.components.webhook_deadlocks import RefusedPods
-from virt_admit.forecasts.placement.refusals import exceeded_quotas
+from virt_admit.forecasts.placement.refusals import exceeded_quotas, overcommitted_memory
 from virt_admit.forecasts.placement.starts import ovn_ports, pod_starts, volume_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.evidence.writes import admission_policies
@@ -83,6 +83,9 @@ def not_created(
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
     if (exceeded := _exceeded(vmi, reason, said, cluster)) is not None:
         return exceeded
+    if (divided := overcommitted_memory.of(vmi, said, cluster)) is not None:
+        why = f"{reason}: {divided.reason}"
+        return Ruling(StateEffect.BLOCKS, why, divided.remedy, ProblemCause.NOT_CREATED)
     remedy = pod_refusals.remedy(vmi, said, cluster) or typed("correct what this names", described)
     return Ruling(
         StateEffect.BLOCKS, f"{reason}: {cut_middle(said, 200)}", remedy, ProblemCause.NOT_CREATED
@@ -322,7 +325,7 @@ def _started_late(
             return Ruling(StateEffect.UNKNOWN, f"{reason}: {port.reason}{until}", port.remedy)
         if image := unpullable_images.of_target(pod, vmi, cluster):
             remedy = typed(image.remedy, virtctl("restart", vmi.name, vms.namespace_of(vmi)))
-            words = f"{reason}: {image.what}. Each retry fails alike{until}"
+            words = f"{reason}: {image.reason}. Each retry fails alike{until}"
             return Ruling(StateEffect.BLOCKS, words, remedy, ProblemCause.MIGRATION_FAILS)
         if refused := _refused_by_server(vmi, pod, cluster):
             words = f"{reason}: {fault.words}. {refused.reason}{until}"

@@ -119,6 +119,12 @@ def age(since: datetime | None, cluster: Cluster) -> str:
     return duration(found) if found is not None else ""
 
 
+def ago(since: datetime | None, cluster: Cluster) -> str:
+    """Return how long ago a time was, as `` 91 min ago``; empty: not known."""
+    found = age(since, cluster)
+    return f" {found} ago" if found else ""
+
+
 def clock_words(since: datetime | None, cluster: Cluster) -> str:
     """Return how long ago a time was, else the time, else that it is not known."""
     return age(since, cluster) or moment(since, None)

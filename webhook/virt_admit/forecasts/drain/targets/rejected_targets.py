@@ -50,12 +50,12 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     newest = clock.instant(pods[-1].created) if len(pods) >= _SEVERAL else None
     if len(pods) < _SEVERAL or vm_states_times.is_older(newest, _OLD, cluster):
         return None
-    last, ago = pods[-1], vm_states_times.age(newest, cluster)
+    last, ago = pods[-1], vm_states_times.ago(newest, cluster)
     found = Rejections(
         kubelet_rejections.reason_of(last),
         last.at("status", "message").words,
         len(pods),
-        f", last {ago} ago" if ago else "",
+        f", last{ago}" if ago else "",
         _nodes(pods),
     )
     where, said = names(sorted(found.nodes)), f": {found.message}" if found.message else ""

@@ -20,6 +20,7 @@ from typing import Final
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.int_or_percent import LimitError, LimitKind, parse_int_or_percent
@@ -103,6 +104,8 @@ def refusal(marked: Marked) -> tuple[str, tuple[str, ...]]:
     owner = marked.machine.controller
     kinds = {"MachineSet": CAPI_MACHINE_SET, machine_owners.KUBEADM: KUBEADM}
     kind = kinds.get(owner["kind"].text or "") if owner is not None else None
+    if owner is not None and owner["kind"].text == machine_nodes.MACHINE_POOL:
+        return "", (_whether(marked, machine_owners.BY_PROVIDER),)
     if owner is None or kind is None:
         return "", ()
     try:

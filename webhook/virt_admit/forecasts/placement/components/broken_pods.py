@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes import clock, events, node_health, workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.kubevirt.settings import migration_network
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, scheduler_words, unescaped
@@ -66,7 +66,7 @@ class BrokenPod(NamedTuple):
     def full_words(self) -> str:
         """Return it with its owner, as ``pod NAMESPACE/NAME (DaemonSet NAME) is not ready``."""
         owner = self.pod.controller
-        whose = f" ({_name_of(owner)})" if owner is not None else ""
+        whose = f" ({owner['kind'].text} {owner['name'].text})" if owner is not None else ""
         return f"pod {self.pod.full_name}{whose} is {self._state}"
 
     @property
@@ -119,9 +119,9 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
         )
     lost = migration_network.fault(pod, cluster)
     if lost is not None:
-        return BrokenPod(pod, lost.why, since, lost.remedy)
+        return BrokenPod(pod, lost.reason, since, lost.remedy)
     if (image := unpullable_images.of_pod(pod, cluster)) is not None:
-        return BrokenPod(pod, image.what.replace(";", ","), since, image.remedy)
+        return BrokenPod(pod, image.reason.replace(";", ","), since, image.remedy)
     why, container = _fault(pod)
     remedy = _remedy(pod, why, container, cluster)
     if not why:
@@ -130,7 +130,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     changed = _changed(pod, cluster) if why.startswith(_CRASHES) else ""
     kernels = kernel_modules.of_end(pod, container, _last_message(pod, container), cluster)
     if kernels is not None:
-        return BrokenPod(pod, f"{why}{changed}, and {kernels.words}", since, kernels.remedy)
+        return BrokenPod(pod, f"{why}{changed}, and {kernels.reason}", since, kernels.remedy)
     return BrokenPod(pod, f"{why}{changed}", since, remedy)
 
 
@@ -147,10 +147,6 @@ def changed(broken: BrokenPod, cluster: Cluster) -> BrokenPod:
         f"namespace {pod.namespace} from {policy}, then let its owner replace pod {pod.name}"
     )
     return broken._replace(why=why, remedy=remedy)
-
-
-def _name_of(owner: Field) -> str:
-    return f"{owner['kind'].text} {owner['name'].text}"
 
 
 def why(pod: Object, cluster: Cluster) -> str:
@@ -217,15 +213,14 @@ _REPLICA_SET: Final = "ReplicaSet"
 
 def _fault(pod: Object) -> tuple[str, str]:
     """Return why a pod is not ready, and which container; empty: nothing says so."""
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            name, waiting = status["name"].text or "?", status.at("state", "waiting")
-            ended = next((each for each in _ends(status) if each["exitCode"].integer), None)
-            reason = waiting["reason"].text or ""
-            if reason and reason not in _STARTING:
-                return _waits(reason, waiting, _end(pod, name, ended)), name
-            if ended is not None and not status.at("state", "running").present:
-                return _end(pod, name, ended), name
+    for status in container_statuses(pod):
+        name, waiting = status["name"].text or "?", status.at("state", "waiting")
+        ended = next((each for each in _ends(status) if each["exitCode"].integer), None)
+        reason = waiting["reason"].text or ""
+        if reason and reason not in _STARTING:
+            return _waits(reason, waiting, _end(pod, name, ended)), name
+        if ended is not None and not status.at("state", "running").present:
+            return _end(pod, name, ended), name
     placed = pod.condition("PodScheduled")
     if not pod.at("spec", "nodeName").text and placed["status"].text == "False":
         return f"it has no node: {scheduler_words(placed['message'].text or '?', _LONGEST)}", ""
@@ -323,8 +318,7 @@ def _end(pod: Object, name: str, ended: Field | None) -> str:
     single = len(list(pod.at("spec", "containers").items())) == 1
     last = _last_words(ended["message"].text or "")
     code = f"exit code {ended['exitCode'].integer}{f' ({last})' if last else ''}"
-    before = pod.at("status", "initContainerStatuses").items()
-    first = any(each["name"].text == name for each in before)
+    first = pod.at("status", "initContainerStatuses").named(name).present
     called = f"init container {name}" if first else "it" if single else f"container {name}"
     return f"{called} ends with {code}"
 
@@ -354,10 +348,8 @@ was written."""
 
 def limit_of(pod: Object, name: str) -> str:
     """Return the memory that a container may use; empty: it has no limit."""
-    containers = (
-        each for each in pod.at("spec", "containers").items() if each["name"].text == name
-    )
-    return next((each.at("resources", "limits", "memory").text or "" for each in containers), "")
+    container = pod.at("spec", "containers").named(name)
+    return container.at("resources", "limits", "memory").text or ""
 
 
 def _remedy(pod: Object, why: str, container: str, cluster: Cluster) -> str:
@@ -407,12 +399,7 @@ _NO_ENDPOINT: Final = re.compile(
 
 def _last_message(pod: Object, name: str) -> str:
     """Return how a container ended, in its own words."""
-    statuses = (
-        each
-        for kind in CONTAINERS
-        for each in pod.at("status", kind).items()
-        if each["name"].text == name
-    )
+    statuses = (each for each in container_statuses(pod) if each["name"].text == name)
     ended = (end["message"].text or "" for status in statuses for end in _ends(status))
     return next(filter(None, ended), "")
 

@@ -47,13 +47,21 @@ _SETS_TWO: Final = Version(0, 22)
 _IMAGE: Final = re.compile(r"csi[^/]*:v?(\d{1,3}\.\d{1,3}\.\d{1,3})")
 
 
-class BusyVolume(NamedTuple):
-    """Why a volume cannot be opened on a second node."""
+class HeldVolume(NamedTuple):
+    """Why a volume is not attached to a node, or cannot be opened there."""
 
     words: str
+    """A statement about the volume as ``it``: ``it waits for backing image i, of which …``; or
+    about what it waits for: ``Longhorn waits for replica …-r-1 on w2 (stopped): engine image ei-1
+    is not deployed there``.
+    """
     remedy: str
-    lasts: bool
+    lasts: bool = False
     """Whether each further attempt certainly meets the same cause."""
+    of_node: bool = False
+    """Whether the node of the engine is to blame, so that another may attach the volume."""
+    refused: bool = False
+    """Whether the kubelet of the node refuses what should run there."""
     by_other: bool = False
     """Whether another VM has it open, so that the error says nothing more."""
 
@@ -65,7 +73,7 @@ def of(
     users: Sequence[Object],
     cluster: Cluster,
     waiting: Object | None = None,
-) -> BusyVolume | None:
+) -> HeldVolume | None:
     """Return why a volume that is attached to a node cannot be opened there; None: nothing says so.
 
     Args:
@@ -87,7 +95,7 @@ def of(
         return _not_fenced(lost, cluster) if lost else None
     other = claim_holders.of_pods(users, waiting, cluster) if waiting is not None else None
     if other is not None:
-        return BusyVolume(other.words, other.remedy, lasts=True, by_other=True)
+        return HeldVolume(other.words, other.remedy, lasts=True, by_other=True)
     there = holder.at("spec", "nodeName").text or ""
     opened = f"the volume is open on {there}, where pod {holder.name} uses it"
     driver = own.at("spec", "csi", "driver").text or ""
@@ -100,7 +108,7 @@ def of(
         f"see what the driver logs about it on {on}, and whether its storage lets two nodes open a "
         "volume"
     )
-    return BusyVolume(words, typed(remedy, logs), lasts=False)
+    return HeldVolume(words, typed(remedy, logs))
 
 
 MAY_RUN: Final = "a guest may still run there"
@@ -151,7 +159,7 @@ def _in_use(cluster: Cluster) -> Mapping[str, list[Object]]:
     return found
 
 
-def _not_fenced(node: str, cluster: Cluster) -> BusyVolume:
+def _not_fenced(node: str, cluster: Cluster) -> HeldVolume:
     """Return that a lost node may still have a volume open: only its end,
     or a fence in the storage, frees it.
 
@@ -164,16 +172,14 @@ def _not_fenced(node: str, cluster: Cluster) -> BusyVolume:
         "confirmed, ends all its pods. A fence in the storage (Ceph: a NetworkFence) cuts the node "
         "off from that storage alone, and does not justify the taint"
     )
-    return BusyVolume(words, typed(way, _explained(node)), lasts=True)
-
-
-def _explained(node: str) -> str:
-    return shell("virt-admit", "explain", argument(f"node/{node}"))
+    return HeldVolume(
+        words, typed(way, shell("virt-admit", "explain", argument(f"node/{node}"))), lasts=True
+    )
 
 
 def _one_primary(
     volume: Object, there: str, on: str, opened: str, cluster: Cluster
-) -> BusyVolume | None:
+) -> HeldVolume | None:
     """Return that LINSTOR lets one node write; None: two may, or its driver sees to that."""
     name = volume.at("spec", "storageClassName").text or ""
     found = find(cluster, STORAGE_CLASS, "", name)
@@ -190,7 +196,7 @@ def _one_primary(
         f"resource-definition set-property {handle} {_TWO} yes) and for new ones in a class; "
         "then migrate again"
     )
-    return BusyVolume(words, typed(remedy, kubectl("describe", STORAGE_CLASS, name)), lasts=True)
+    return HeldVolume(words, typed(remedy, kubectl("describe", STORAGE_CLASS, name)), lasts=True)
 
 
 def _allows(found: Object) -> bool:

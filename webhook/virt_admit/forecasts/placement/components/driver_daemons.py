@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import about, argument, json_patch, kubectl, shell, typed
+from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import (
@@ -255,12 +256,7 @@ def _goes_again(taint: Field, cluster: Cluster) -> bool:
 
 def _written(taints: Sequence[Field]) -> str:
     """Return taints as words, as ``taint dedicated=gpu:NoSchedule``."""
-    each = (f"{taint['key'].text}{_value(taint)}:{taint['effect'].text}" for taint in taints)
-    return f"taint{'s' * (len(taints) > 1)} {names(each, 120)}"
-
-
-def _value(taint: Field) -> str:
-    return f"={taint['value'].text}" if taint["value"].text else ""
+    return f"taint{'s' * (len(taints) > 1)} {names(map(nodes.written, taints), 120)}"
 
 
 def _unmet(daemon: Object, node: Object) -> Iterator[str]:
@@ -282,7 +278,7 @@ def _untainted(node: Object, taints: Sequence[Field]) -> str:
     name = argument(node.name)
     first = f", after a cordon ({shell('kubectl', 'cordon', name)})"
     first = "" if node.at("spec", "unschedulable").boolean else first
-    these = (f"{each['key'].text}{_value(each)}:{each['effect'].text}-" for each in taints)
+    these = (f"{nodes.written(each)}-" for each in taints)
     return typed(
         f"take the taint{'s' * (len(taints) > 1)} off {node.name}{first} (Longhorn's setting "
         "taint-toleration waits until all its volumes are detached), and next time drain first",
@@ -302,7 +298,7 @@ def _setting(driver: str, daemon: Object, taints: Sequence[Field], cluster: Clus
     owner = daemon.controller
     kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)
     if driver == HANDLER and kubevirt is not None:
-        added = [_toleration(each) for each in taints]
+        added = [nodes.toleration(each) for each in taints]
         command = written_settings.tolerating(kubevirt, added, cluster)
         return _Setting(f" by {written_settings.placement(kubevirt, cluster)}", command)
     if driver.endswith(_CEPH) and _is_of_rook(daemon, cluster):
@@ -327,14 +323,7 @@ def wanted(daemon: Object, node: Object, cluster: Cluster) -> Sequence[dict[str,
     but for taints that go by themselves.
     """
     taints = _untolerated(daemon, node)
-    return [_toleration(each) for each in taints if not _goes_again(each, cluster)]
-
-
-def _toleration(taint: Field) -> dict[str, Any]:
-    """Return what tolerates a taint, and nothing else."""
-    value = taint["value"].text
-    same = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
-    return {"key": taint["key"].text, **same, "effect": taint["effect"].text}
+    return [nodes.toleration(each) for each in taints if not _goes_again(each, cluster)]
 
 
 def _is_of_rook(daemon: Object, cluster: Cluster) -> bool:

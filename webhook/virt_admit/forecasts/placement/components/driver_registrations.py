@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.model.commands import kubectl, typed
@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.kinds import BUILT_IN_GROUPS, CSI_NODE, NODE, P
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.problems import Problem
 
 _WORDS: Final = re.compile(r"[a-z0-9]+")
 _GENERAL: Final = frozenset(
@@ -48,18 +49,12 @@ _UNKNOWN: Final = (
 )
 
 
-class UnknownNode(NamedTuple):
-    """A node that the controller of a driver does not know."""
+def unknown(driver: str, node: str, error: str, cluster: Cluster) -> Problem | None:
+    """Return that the controller of a driver does not know a node; None: nothing says so.
 
-    words: str
-    """``driver D does not know w3 (its error) and attaches no volume there: no TridentNode w3
-    exists, as for w1``.
+    ``driver D does not know w3 (its error) and attaches no volume there: no TridentNode w3 exists,
+    as for w1``.
     """
-    remedy: str
-
-
-def unknown(driver: str, node: str, error: str, cluster: Cluster) -> UnknownNode | None:
-    """Return that the controller of a driver does not know a node; None: nothing says so."""
     if not driver or not node or node not in error or find(cluster, NODE, "", node) is None:
         return None
     lacks = _lacks(driver, node, cluster)
@@ -79,7 +74,7 @@ def unknown(driver: str, node: str, error: str, cluster: Cluster) -> UnknownNode
         f"driver {driver} does not know {node} ({said}), so no volume is attached "
         f"there{f': {lacks}' if lacks else ''}{runs}"
     )
-    return UnknownNode(
+    return Problem(
         words,
         broken.remedy if broken is not None else _remedy(pod, node, driver, certain=bool(lacks)),
     )
@@ -104,7 +99,7 @@ def _lacks(driver: str, node: str, cluster: Cluster) -> str:
     registered = {
         each.name
         for each in cluster.known(CSI_NODE)
-        if any(own["name"].text == driver for own in each.at("spec", "drivers").items())
+        if each.at("spec", "drivers").named(driver).present
     }
     others = sorted(registered - {node})
     if node not in registered or not others:

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
+from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.longhorn import (
     backing_images,
     dangling_migrations,
@@ -42,7 +43,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.lookups import find, find_named, grouped
+from virt_admit.model.lookups import fields, find, find_named, grouped
 from virt_admit.model.messages import cut_middle, names
 
 _INSTANCE: Final = (
@@ -85,45 +86,20 @@ _RECENT: Final = timedelta(minutes=10)
 _LONGEST: Final = 120
 
 
-class LonghornCause(NamedTuple):
-    """Why a volume is not attached, as far as the objects of Longhorn say it."""
-
-    words: str
-    """``Longhorn waits for replica …-r-1 on w2 (stopped):
-    engine image ei-1 is not deployed there``.
-    """
-    remedy: str
-    lasts: bool = False
-    """Whether each further attempt certainly meets the same cause."""
-    of_node: bool = False
-    """Whether the node of the engine is to blame, so that another may attach the volume."""
-
-
-class _Reason(NamedTuple):
-    why: str
-    remedy: str
-    lasts: bool = False
-    of_node: bool = False
-    refused: bool = False
-    """Whether the kubelet of the node refuses what should run there."""
-
-
 def data_engine(obj: Object) -> str:
     """Return the data engine of a volume, of an instance of it, or of an instance manager."""
     return obj.at("spec", "dataEngine").text or "v1"
 
 
-def refused_manager(node: str, engine: str, cluster: Cluster) -> LonghornCause | None:
+def refused_manager(node: str, engine: str, cluster: Cluster) -> HeldVolume | None:
     """Return why the kubelet of a node refuses the instance managers of a data engine; None:
     it does not.
     """
     reason = _of_manager(node, engine, cluster)
-    if reason is None or not reason.refused:
-        return None
-    return LonghornCause(reason.why, reason.remedy, of_node=True)
+    return reason if reason is not None and reason.refused else None
 
 
-def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
+def cause(volume: str, node: str, cluster: Cluster) -> HeldVolume | None:
     """Return why Longhorn does not attach a PersistentVolume to a node; None: nothing says so, or
     its engine runs there.
     """
@@ -139,7 +115,7 @@ def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
         return None
     held = dangling_migrations.of(own, cluster) or backing_images.awaited(own, cluster)
     if held is not None:
-        return LonghornCause(held.words, held.remedy, held.lasts)
+        return held
     moves = own.at("spec", "migrationNodeID").text == node
     known = entry(cluster, longhorn_copies.by_volume, own.name) or ()
     copies = [
@@ -169,7 +145,7 @@ def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
     if reason is None and len(alike) > 1 and len(alike) == len(copies):
         return _of_all(alike, own)
     if reason is None:
-        return LonghornCause(
+        return HeldVolume(
             what,
             typed(
                 f"see why longhorn-manager on {on} does not start it", _logs(on, instance, cluster)
@@ -178,13 +154,13 @@ def cause(volume: str, node: str, cluster: Cluster) -> LonghornCause | None:
     # another node may attach it only if its engine is to run where the pod is
     of_node = reason.of_node and instance is engine and on == node
     what = f"Longhorn attaches no volume on {on}" if of_node else what
-    return LonghornCause(f"{what}: {reason.why}", reason.remedy, reason.lasts, of_node)
+    return reason._replace(words=f"{what}: {reason.words}", of_node=of_node)
 
 
-def _of_all(replicas: Sequence[Object], volume: Object) -> LonghornCause:
+def _of_all(replicas: Sequence[Object], volume: Object) -> HeldVolume:
     """Return that no replica of a volume starts, for which none of their nodes is to blame."""
     nodes = sorted({each.at("spec", "nodeID").text or "no node" for each in replicas})
-    return LonghornCause(
+    return HeldVolume(
         f"Longhorn waits for all its {len(replicas)} replicas ({names(nodes)})",
         typed("see what keeps them all", about("describe", volume, LONGHORN_VOLUME)),
     )
@@ -194,9 +170,8 @@ def _volume(name: str, cluster: Cluster) -> Object | None:
     """Return the volume of Longhorn behind a PersistentVolume; None: it has none,
     or that is not known.
     """
-    found = find(cluster, PV, "", name)
-    csi = found.at("spec", "csi") if found is not None else None
-    if csi is None or csi["driver"].text != DRIVER:
+    csi = fields(cluster, PV, "", name).at("spec", "csi")
+    if csi["driver"].text != DRIVER:
         return None
     return find_named(cluster, LONGHORN_VOLUME, csi["volumeHandle"].text or name)
 
@@ -251,14 +226,16 @@ def _short(instance: Object, volume: Object) -> str:
     return instance.name if own == instance.name else f"…-{own}"
 
 
-def _reason(instance: Object, volume: Object, cluster: Cluster, *, copied: bool) -> _Reason | None:
+def _reason(
+    instance: Object, volume: Object, cluster: Cluster, *, copied: bool
+) -> HeldVolume | None:
     """Return why an engine or a replica does not start: what is missing on its node,
     else what Longhorn says.
     """
     node = instance.at("spec", "nodeID").text or ""
     if silent := node_health.silent_for(node, cluster):
         command = shell("kubectl", "describe", "node", argument(node))
-        return _Reason(f"{node} {silent}", typed(f"repair {node}", command))
+        return HeldVolume(f"{node} {silent}", typed(f"repair {node}", command))
     return (
         _of_image(instance, node, cluster)
         or _of_manager(node, data_engine(instance), cluster)
@@ -267,7 +244,7 @@ def _reason(instance: Object, volume: Object, cluster: Cluster, *, copied: bool)
     )
 
 
-def _of_image(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
+def _of_image(instance: Object, node: str, cluster: Cluster) -> HeldVolume | None:
     """Return that the engine image is not on the node:
     its DaemonSet has no pod there that is ready.
     """
@@ -289,15 +266,15 @@ def _of_image(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
         )
         broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
         if broken is not None:
-            return _Reason(f"{why}, {broken.words}", broken.remedy)
+            return HeldVolume(f"{why}, {broken.words}", broken.remedy)
         absent = (
             driver_daemons.of_daemon(daemon, DRIVER, node, cluster)
             if daemon is not None and pod is None
             else None
         )
         if absent is not None:
-            return _Reason(f"{why}, {absent.why}", absent.remedy, absent.lasts)
-        return _Reason(
+            return HeldVolume(f"{why}, {absent.why}", absent.remedy, absent.lasts)
+        return HeldVolume(
             why,
             typed(
                 f"let the pods of DaemonSet {called} run on {node}",
@@ -307,7 +284,7 @@ def _of_image(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
     return None
 
 
-def _of_manager(node: str, engine: str, cluster: Cluster) -> _Reason | None:
+def _of_manager(node: str, engine: str, cluster: Cluster) -> HeldVolume | None:
     """Return that no instance manager of a data engine runs on the node, in whose pod the instance
     would run.
 
@@ -324,21 +301,21 @@ def _of_manager(node: str, engine: str, cluster: Cluster) -> _Reason | None:
     return min(reasons, key=lambda reason: reason.refused, default=None)
 
 
-def _of_stopped(manager: Object, node: str, cluster: Cluster) -> _Reason:
+def _of_stopped(manager: Object, node: str, cluster: Cluster) -> HeldVolume:
     begin = f"instance manager {manager.name} does not run"
     pod = find(cluster, POD, manager.namespace, manager.name)
     refused = kubelet_refusals.of_pod(pod, cluster) if pod is not None else None
     if refused is not None:
-        of_cpu = refused.why.startswith("OutOfcpu") and refused.way
-        ways = f"{refused.way}, or {_LESS_CPU} {node}" if of_cpu else refused.way
+        of_cpu = refused.reason.startswith("OutOfcpu") and refused.remedy
+        ways = f"{refused.remedy}, or {_LESS_CPU} {node}" if of_cpu else refused.remedy
         command = shell("kubectl", "describe", "node", argument(node))
         way = typed(ways or f"remove that cause on {node}", command)
-        return _Reason(f"{begin}: {refused.why}", way, of_node=True, refused=True)
+        return HeldVolume(f"{begin}: {refused.reason}", way, of_node=True, refused=True)
     broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
     if broken is not None and broken.why:
-        return _Reason(f"{begin}: its {broken.words}", broken.remedy, of_node=True)
+        return HeldVolume(f"{begin}: its {broken.words}", broken.remedy, of_node=True)
     command = shell("kubectl", "describe", "pod", argument(manager.name), "-n", manager.namespace)
-    return _Reason(
+    return HeldVolume(
         f"{begin} ({_state(manager)})", typed(f"repair the pod of that name on {node}", command)
     )
 
@@ -353,7 +330,7 @@ _KEEPS_TIME: Final = ((1, 9, 3), (1, 10, 1))
 """
 
 
-def _of_copy(replica: Object, volume: Object, cluster: Cluster) -> _Reason | None:
+def _of_copy(replica: Object, volume: Object, cluster: Cluster) -> HeldVolume | None:
     """Return that a copy for a migration counts as failed because its source failed once."""
     last = replica.at("spec", "lastFailedAt").text
     source = any(
@@ -365,7 +342,7 @@ def _of_copy(replica: Object, volume: Object, cluster: Cluster) -> _Reason | Non
     release = longhorn_copies.release(volume, cluster)
     if release and release not in _KEEPS_TIME:
         return None
-    return _Reason(
+    return HeldVolume(
         f"this copy has lastFailedAt {last} of its source; Longhorn 1.9.3 and 1.10.1 replace it "
         "again and again",
         typed("update Longhorn to 1.10.2 or later, then migrate the VM again", _instances(volume)),
@@ -373,7 +350,7 @@ def _of_copy(replica: Object, volume: Object, cluster: Cluster) -> _Reason | Non
     )
 
 
-def _of_words(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
+def _of_words(instance: Object, node: str, cluster: Cluster) -> HeldVolume | None:
     """Return what Longhorn says of an instance: its condition,
     else a warning of the last minutes.
     """
@@ -387,7 +364,7 @@ def _of_words(instance: Object, node: str, cluster: Cluster) -> _Reason | None:
     words = cut_middle(
         " ".join(said.split()).removeprefix(f"Error starting {instance.name}: "), _LONGEST
     )
-    return _Reason(
+    return HeldVolume(
         f"Longhorn says {words}",
         typed(f"remove that cause on {node}", _logs(node, instance, cluster)),
     )
@@ -420,7 +397,7 @@ def _logs(node: str, instance: Object, cluster: Cluster) -> str:
     )
 
 
-def _of_ticket(volume: Object, node: str, cluster: Cluster) -> LonghornCause | None:
+def _of_ticket(volume: Object, node: str, cluster: Cluster) -> HeldVolume | None:
     """Return what Longhorn says of the attachment to a node,
     and who keeps the volume on another node.
     """
@@ -449,13 +426,13 @@ def _of_ticket(volume: Object, node: str, cluster: Cluster) -> LonghornCause | N
             "it before that has ended"
         )
         ways = f"end that first: see which pod of the VM stays on {here} or {there}"
-        return LonghornCause(words, typed(ways, about("describe", attachment, LONGHORN_ATTACHMENT)))
+        return HeldVolume(words, typed(ways, about("describe", attachment, LONGHORN_ATTACHMENT)))
     if not here or here == node:
         see = typed("see why", about("describe", attachment, LONGHORN_ATTACHMENT))
-        return LonghornCause(f"Longhorn says {said}", see)
-    kept = tickets_left.kept(volume, here, attachment, keeping, cluster)
-    return LonghornCause(
-        f"Longhorn says {said}; ticket {names(others)} keeps it on {here}{kept.words}", kept.remedy
+        return HeldVolume(f"Longhorn says {said}", see)
+    where, remedy = tickets_left.kept(volume, here, attachment, keeping, cluster)
+    return HeldVolume(
+        f"Longhorn says {said}; ticket {names(others)} keeps it on {here}{where}", remedy
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.forecasts.placement.components.drivers import missing_device_files
 from virt_admit.model.commands import kubectl, typed
@@ -24,6 +24,7 @@ from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 
 _MISSING: Final = re.compile(
     r'MountVolume\.SetUp failed for volume "([\w.-]{1,250})" : (secret|configmap) '
@@ -35,37 +36,29 @@ _RANCHER: Final = ("app", "rancher")
 READS: Final = missing_device_files.READS
 
 
-class MissingObject(NamedTuple):
-    """A volume of a pod whose Secret or ConfigMap does not exist."""
-
-    what: str
-    remedy: str
-
-
-def of_pod(pod: Object, said: str, cluster: Cluster) -> MissingObject | None:
+def of_pod(pod: Object, said: str, cluster: Cluster) -> Problem | None:
     """Return the object, or the device file of its node, that a pod lacks by the words of its
     kubelet; None: they name none.
     """
     match = _MISSING.search(said)
     if match is None:
-        lacked = missing_device_files.of_pod(pod, said, cluster)
-        return MissingObject(*lacked) if lacked is not None else None
+        return missing_device_files.of_pod(pod, said, cluster)
     volume, kind, name = match.groups()
     title = f"{_KINDS[kind].kind} {pod.namespace}/{name}"
     listed = kubectl("get", _KINDS[kind], "", pod.namespace)
     owner = vm_ledger.vmi_of(pod, cluster)
     if owner is None:
         lacks = f"{title} of volume {volume} does not exist"
-        return MissingObject(
+        return Problem(
             lacks, typed(f"create {title}, or correct the name in what made the pod", listed)
         )
     if _names(owner, name):
         way = f"create {title}, or correct the name in the VM"
-        return MissingObject(f"{title}, which the VM names, does not exist", typed(way, listed))
+        return Problem(f"{title}, which the VM names, does not exist", typed(way, listed))
     adders = _adders(pod, cluster)
     by = f"webhook {names(adders, 80)}" if len(adders) == 1 else "an admission webhook"
     what = f"{by} adds volume {volume}, whose {title} does not exist"
-    return MissingObject(what, _without(pod, owner, adders, title))
+    return Problem(what, _without(pod, owner, adders, title))
 
 
 def _names(vmi: Object, name: str) -> bool:

@@ -118,14 +118,14 @@ class FailingPlugin(NamedTuple):
         if self.full is not None:
             waiting = "pod" if len(self.pods) == 1 else "pods"
             waiting += f" {names((pod.full_name for pod in self.pods), _LONGEST)}"
-            return f"{self.full.what} ({waiting} without one{lasts})"
+            return f"{self.full.reason} ({waiting} without one{lasts})"
         error = cut_middle(self.error, _LONGEST)
         return f"{_called(self.plugin)} fails{lasts} ({some}, such as {first}): {error}"
 
     @property
     def brief(self) -> str:
         """The same in a few words."""
-        return self.full.what if self.full is not None else f"{_called(self.plugin)} fails"
+        return self.full.reason if self.full is not None else f"{_called(self.plugin)} fails"
 
     def remedy(self, cluster: Cluster) -> str:
         """Return what repairs it, with a command."""

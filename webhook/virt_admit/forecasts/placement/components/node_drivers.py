@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE, POD, PV, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find, volume_of
+from virt_admit.model.lookups import csi_of, find
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.volumes import Claim
 
@@ -351,5 +351,4 @@ _LASTING: Final = timedelta(minutes=5)
 
 def of_claim(namespace: str, claim: str, cluster: Cluster) -> str:
     """Return the driver of a claim's volume; empty: it has none, or that could not be read."""
-    volume = volume_of(find(cluster, PVC, namespace, claim), cluster)
-    return (volume.at("spec", "csi", "driver").text or "") if volume is not None else ""
+    return csi_of(find(cluster, PVC, namespace, claim), cluster)["driver"].text or ""

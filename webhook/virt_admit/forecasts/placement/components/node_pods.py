@@ -131,7 +131,7 @@ def _attaches(pod: Object) -> bool:
 
     The Deployment of Trident has the name of its DaemonSet (NetApp/trident:cli/k8s_client).
     """
-    return any(each["name"].text == _ATTACHER for each in pod.at("spec", "containers").items())
+    return pod.at("spec", "containers").named(_ATTACHER).present
 
 
 _CONTROLS: Final = re.compile(r"controller|provisioner|attacher|ctrlplugin")

@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migratability, vms
 from virt_admit.model.lookups import find, volume_of
+from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = {
     PVC: ("spec.storageClassName", "spec.volumeName"),
@@ -32,23 +33,16 @@ _DISK: Final = re.compile(r"/vmi-disks/([^/]{1,63})/")
 _OWNER: Final = "107 (qemu)"
 
 
-class RefusedOwner(NamedTuple):
-    """On which volume a disk has an owner with whom no guest starts, and what ends that."""
-
-    words: str
-    """``Volume root (claim web, class nfs) is on NFS 192.0.2.1:/export, which squashes root …``."""
-    remedy: str
-
-
 class _Disk(NamedTuple):
     volume: str
     claim: Object
     pv: Object
 
 
-def of(vmi: Object, said: str, cluster: Cluster) -> RefusedOwner | None:
-    """Return the volume on which virt-handler may not change the owner, or qemu not open a file;
-    None: none is known.
+def of(vmi: Object, said: str, cluster: Cluster) -> Problem | None:
+    """Return the volume on which virt-handler may not change the owner, or qemu not open a file, as
+    ``volume root (claim web, class nfs) is on NFS 192.0.2.1:/export, which lets root …``; None:
+    none is known.
     """
     refused = _REFUSED.search(said) is not None
     if not refused and not _UNREADABLE.search(said):
@@ -67,7 +61,7 @@ def of(vmi: Object, said: str, cluster: Cluster) -> RefusedOwner | None:
     if not refused:  # on other storage, SELinux may be the cause as well
         words = f"{called} is on NFS {export}, where user {_OWNER} may not open its file"
         ways = f"give the files there to user and group {_OWNER}; KubeVirt tries again"
-        return RefusedOwner(words, typed(ways, described)) if export else None
+        return Problem(words, typed(ways, described)) if export else None
     if export:
         words = (
             f"{called} is on NFS {export}, which lets root change no owner, as an export with "
@@ -77,14 +71,12 @@ def of(vmi: Object, said: str, cluster: Cluster) -> RefusedOwner | None:
             "export that path with no_root_squash, or give the files there to user and group "
             f"{_OWNER}; virt-handler tries again"
         )
-        return RefusedOwner(words, typed(ways, described))
+        return Problem(words, typed(ways, described))
     ways = (
         f"let the storage allow that, or give the file to user and group {_OWNER}; virt-handler "
         "tries again"
     )
-    return RefusedOwner(
-        f"the storage of {called} lets root change no owner", typed(ways, described)
-    )
+    return Problem(f"the storage of {called} lets root change no owner", typed(ways, described))
 
 
 def _disks(vmi: Object, cluster: Cluster) -> Iterator[_Disk]:

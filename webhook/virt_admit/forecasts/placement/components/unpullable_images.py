@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, DEPLOYMENT, POD, STATEFUL_SET, VM
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find, maker_of
 from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.problems import Problem
 
 _INVALID: Final = "InvalidImageName"
 _FAILED: Final = frozenset((_INVALID, "ErrImagePull", "ImagePullBackOff"))
@@ -46,14 +47,7 @@ _DISK: Final = "volume"
 """
 
 
-class UnpullableImage(NamedTuple):
-    """An image that a pod cannot get, on whatever node."""
-
-    what: str
-    remedy: str
-
-
-def of_target(pod: Object, vmi: Object, cluster: Cluster) -> UnpullableImage | None:
+def of_target(pod: Object, vmi: Object, cluster: Cluster) -> Problem | None:
     """Return the image for which each target pod of a VMI fails alike; None:
     the next one may get it.
     """
@@ -74,7 +68,7 @@ def of_target(pod: Object, vmi: Object, cluster: Cluster) -> UnpullableImage | N
                 "image"
             )
             what = f"{asked}, instead of what the source pod runs{instead}"
-            return UnpullableImage(what, f"{_RESTART}, or update KubeVirt")
+            return Problem(what, f"{_RESTART}, or update KubeVirt")
         said = _told(pod, image, cluster, message) if "@sha256:" in image else ""
         if said:
             why = "is no longer in its registry"
@@ -82,7 +76,7 @@ def of_target(pod: Object, vmi: Object, cluster: Cluster) -> UnpullableImage | N
                 why = f"cannot be pulled by that digest ({cut_middle(_core(said), _LONGEST)})"
             what = f"image {_short(image)}, which the source pod runs, {why}"
             pulls = f" (it stays down if {names(own)} cannot be pulled either)" if own else ""
-            return UnpullableImage(what, f"stop the VM for the drain, or {_RESTART}{pulls}")
+            return Problem(what, f"stop the VM for the drain, or {_RESTART}{pulls}")
     return None
 
 
@@ -100,11 +94,10 @@ def _volumes(vmi: Object) -> Iterator[Field]:
 
 def _waiting(pod: Object) -> Iterator[tuple[str, str]]:
     """Yield why containers of container disks wait for their image: the reason and the message."""
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            waiting = status.at("state", "waiting")
-            if waiting["reason"].text in _FAILED and (status["name"].text or "").startswith(_DISK):
-                yield (waiting["reason"].text or "", waiting["message"].words)
+    for status in container_statuses(pod):
+        waiting = status.at("state", "waiting")
+        if waiting["reason"].text in _FAILED and (status["name"].text or "").startswith(_DISK):
+            yield (waiting["reason"].text or "", waiting["message"].words)
 
 
 def _told(pod: Object, image: str, cluster: Cluster, message: str) -> str:
@@ -188,7 +181,7 @@ _IN_VM: Final = ("name ", "correct ")
 """How a way begins that changes what names the image."""
 
 
-def of_start(pod: Object, said: str, cluster: Cluster) -> UnpullableImage | None:
+def of_start(pod: Object, said: str, cluster: Cluster) -> Problem | None:
     """Return which image a pod waits for, whose it is, and what ends that; None: it waits for none.
 
     ``said``: what keeps the pod from starting. It repeats itself while the kubelet waits, so the
@@ -198,31 +191,28 @@ def of_start(pod: Object, said: str, cluster: Cluster) -> UnpullableImage | None
     named = _NAMED.search(said) if said.startswith(tuple(_FAILED)) else None
     if named is None:
         return None
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            waiting = status.at("state", "waiting")
-            if waiting["reason"].text in _FAILED and named[1] in (waiting["message"].text or ""):
-                return _of_container(pod, status["name"].text or "", named[1], said, cluster)
+    for status in container_statuses(pod):
+        waiting = status.at("state", "waiting")
+        if waiting["reason"].text in _FAILED and named[1] in (waiting["message"].text or ""):
+            return _of_container(pod, status["name"].text or "", named[1], said, cluster)
     return None
 
 
-def of_pod(pod: Object, cluster: Cluster) -> UnpullableImage | None:
+def of_pod(pod: Object, cluster: Cluster) -> Problem | None:
     """Return which image a pod waits for, whose pull fails; None: none is known to."""
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            waiting = status.at("state", "waiting")
-            said = f"{waiting['reason'].text}: {waiting['message'].words}"
-            if (found := of_start(pod, said, cluster)) is not None:
-                return found
+    for status in container_statuses(pod):
+        waiting = status.at("state", "waiting")
+        said = f"{waiting['reason'].text}: {waiting['message'].words}"
+        if (found := of_start(pod, said, cluster)) is not None:
+            return found
     return None
 
 
 def awaited(pod: Object) -> Iterator[str]:
     """Yield the images that a pod waits for, whose pull fails."""
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            if status.at("state", "waiting", "reason").text in _FAILED and status["image"].text:
-                yield status["image"].text or ""
+    for status in container_statuses(pod):
+        if status.at("state", "waiting", "reason").text in _FAILED and status["image"].text:
+            yield status["image"].text or ""
 
 
 def maker(pod: Object, cluster: Cluster) -> str:
@@ -241,7 +231,7 @@ def maker(pod: Object, cluster: Cluster) -> str:
 
 def _of_container(
     pod: Object, container: str, image: str, said: str, cluster: Cluster
-) -> UnpullableImage | None:
+) -> Problem | None:
     volume = _disk_of(pod, container, image, cluster)
     error = _error(pod, image, said, cluster)
     if not volume and not error:
@@ -264,12 +254,12 @@ def _of_container(
     if vm is None and way.startswith(_IN_VM):
         way = f"{maker(pod, cluster)}{way}"
     if vm is None:
-        return UnpullableImage(what, typed(way, kubectl("describe", POD, pod.name, pod.namespace)))
+        return Problem(what, typed(way, kubectl("describe", POD, pod.name, pod.namespace)))
     change = (
         f"{way}; the VM names it in containerDisk of volume {volume}, and needs a restart after a "
         "change"
     )
-    return UnpullableImage(what, typed(change, kubectl("edit", VM, vm.name, pod.namespace)))
+    return Problem(what, typed(change, kubectl("edit", VM, vm.name, pod.namespace)))
 
 
 def _disk_of(pod: Object, container: str, image: str, cluster: Cluster) -> str:

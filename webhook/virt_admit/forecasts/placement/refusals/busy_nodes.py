@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.placement import pod_networks, virt_handlers
@@ -12,14 +12,16 @@ from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.placement.refusals import unreached_nodes
 from virt_admit.forecasts.placement.refusals.unserved_nodes import is_unregistered
-from virt_admit.model.commands import argument, shell
+from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.node_health import PRESSURES
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of, names, without_command
-from virt_admit.model.node_updates import cordoned_everywhere, cordoners, maintenance_updates
+from virt_admit.model.node_updates import cordoners, maintenance_updates
+from virt_admit.model.node_updates.operators.cordons import Cordon
 from virt_admit.model.problems import Problem, ProblemCause
 
 _MOMENT: Final = frozenset(("cordoned", "not Ready", launcher_pod.UNSERVED))
@@ -129,7 +131,7 @@ def _closed(refusals: Mapping[str, str], full: str, cluster: Cluster, starts: bo
     found = {node.name: cordoners.of_node(node, cluster) for node in cordoned}
     cordons = {name: cordon for name, cordon in found.items() if cordon is not None}
     if cordons and len(cordons) == len(refusals):
-        return cordoned_everywhere.problem(cordoned, cordons, full, starts=starts)
+        return _cordoned(cordoned, cordons, full, starts=starts)
     found_unready = {name: unready_nodes.named(name, cluster) for name in refusals}
     unready = {name: each for name, each in found_unready.items() if each is not None}
     closed = {name: each.is_not_ready.removeprefix("is ") for name, each in unready.items()}
@@ -160,3 +162,37 @@ def _closed(refusals: Mapping[str, str], full: str, cluster: Cluster, starts: bo
         words = f"uncordon {first} once its drain and its maintenance are over"
     command = shell("kubectl", "uncordon", argument(first))
     return Problem(reason, words, ProblemCause.NO_TARGET, command=command)
+
+
+def _cordoned(
+    nodes: Sequence[Object], cordons: Mapping[str, Cordon], full: str, *, starts: bool
+) -> Problem:
+    """Return that controllers keep all nodes cordoned that could take a VM, with the first that
+    does not end by itself.
+
+    Args:
+        nodes: the nodes.
+        cordons: what cordoned each of them, by name.
+        full: which other nodes have no room, as a clause that follows.
+        starts: whether a VM is to start. One that runs waits for the end of what was begun.
+    """
+    by = dict.fromkeys(cordon.closed for cordon in cordons.values())
+    said = (
+        f"{names(cordons, 200)} ({'all ' if len(cordons) > 1 else ''}{next(iter(by))})"
+        if len(by) == 1
+        else names((f"{name} ({cordon.closed})" for name, cordon in cordons.items()), 300)
+    )
+    reason = f"{_NONE_READY}{said}{full}"
+    lasting = {name: cordon for name, cordon in cordons.items() if cordon.ends is False} or cordons
+    name, cordon = next(iter(lasting.items()))
+    then = cordon.remedy or "wait until that node is uncordoned"
+    if cordon.uncordon and starts:
+        now = typed(
+            f"uncordon {name} to let the VM start now", shell("kubectl", "uncordon", argument(name))
+        )
+        then = f"{now}. To end what keeps it cordoned, {cordon.remedy}"
+    elif nodes and all(map(maintenance_updates.is_requested, nodes)):
+        then = typed(*maintenance_updates.way_back(*nodes))
+    command = "" if cordon.remedy else shell("virt-admit", "explain", f"node/{name}")
+    why = ". ".join(filter(None, (reason, cordon.reason.rstrip("."))))
+    return Problem(why, then, ProblemCause.NO_TARGET, command=command)

@@ -51,7 +51,7 @@ def unfit_remedy(refusals: Mapping[str, str], kept: str, cluster: Cluster) -> Pr
         who = controller_taints.owner(key) if key != cause else ""
         means, repair = "", f"repair what {who} reports with that taint, which it then removes"
         if (lost := lost_quorums.of_taint(key, cluster)) is not None:
-            means, repair, command = f". {lost.words}", lost.remedy, lost.command or command
+            means, repair, command = f". {lost.reason}", lost.remedy, lost.command or command
         if who:
             return Problem(means, f"{repair}{kept}", ProblemCause.NO_TARGET, command=command)
     return None

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement.components import longhorn_starts
-from virt_admit.forecasts.placement.components.longhorn_starts import LonghornCause
+from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import LONGHORN_MANAGER, LONGHORN_VOLUME, PV, PVC
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -54,7 +54,7 @@ def doubt(
 
 
 @cached
-def _refused(cluster: Cluster) -> Mapping[tuple[str, str], LonghornCause]:
+def _refused(cluster: Cluster) -> Mapping[tuple[str, str], HeldVolume]:
     """Return why the kubelet refuses the instance managers, by node and data engine."""
     places = {
         (each.at("spec", "nodeID").text or "", longhorn_starts.data_engine(each))

@@ -54,7 +54,7 @@ def words(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
 
 def _missing(start: PodStart) -> StartFault | None:
     found = missing_objects.of_pod(start.pod, start.said, start.cluster)
-    return StartFault(found.what, found.what, found.remedy) if found is not None else None
+    return StartFault(found.reason, found.reason, found.remedy) if found is not None else None
 
 
 def _full_range(start: PodStart) -> StartFault | None:
@@ -64,15 +64,15 @@ def _full_range(start: PodStart) -> StartFault | None:
     full = of_all or full_ranges.of(start.said, start.on, start.cluster)
     if full is None:
         return None
-    told = network_plugins.with_agent(full.what, start.said, start.pod, start.cluster)
-    return StartFault(told, full.what, full.remedy, of_node=of_all is None)
+    told = network_plugins.with_agent(full.reason, start.said, start.pod, start.cluster)
+    return StartFault(told, full.reason, full.remedy, of_node=of_all is None)
 
 
 def _image(start: PodStart) -> StartFault | None:
     found = unpullable_images.of_start(start.pod, start.said, start.cluster)
     if found is None:
         return None
-    return StartFault(found.what, cut_middle(found.what, BRIEF), found.remedy)
+    return StartFault(found.reason, cut_middle(found.reason, BRIEF), found.remedy)
 
 
 def _unregistered(start: PodStart) -> StartFault | None:

@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.scheduler.pods import claim_names
@@ -165,13 +165,12 @@ def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:
 
 
 def _said(pod: Object, attachment: AttachmentFault | None, cluster: Cluster) -> str:
-    for kind in CONTAINERS:
-        for status in pod.at("status", kind).items():
-            waiting = status.at("state", "waiting")
-            reason = waiting["reason"].text or ""
-            if reason in FAILURES:
-                words = waiting["message"].words
-                return f"{reason}: {words}" if words else reason
+    for status in container_statuses(pod):
+        waiting = status.at("state", "waiting")
+        reason = waiting["reason"].text or ""
+        if reason in FAILURES:
+            words = waiting["message"].words
+            return f"{reason}: {words}" if words else reason
     created = clock.instant(pod.created)
     since = max(filter(None, (created, clock.ago(_RECENT, cluster))), default=None)
     for reason in _EVENTS:

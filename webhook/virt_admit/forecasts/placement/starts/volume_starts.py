@@ -14,7 +14,7 @@ from virt_admit.forecasts.placement.components import (
     longhorn_starts,
     node_pods,
 )
-from virt_admit.forecasts.placement.components.busy_volumes import BusyVolume
+from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.drivers import (
     refused_mounts,
     refusing_storage,
@@ -26,8 +26,6 @@ from virt_admit.forecasts.placement.components.longhorn import (
     shared_volumes,
     unfinished_clones,
 )
-from virt_admit.forecasts.placement.components.longhorn.longhorn_nodes import LonghornReport
-from virt_admit.forecasts.placement.components.longhorn_starts import LonghornCause
 from virt_admit.forecasts.placement.starts import started_pods
 from virt_admit.forecasts.placement.starts.started_pods import (
     BY_KUBELET,
@@ -46,6 +44,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find, find_named
 from virt_admit.model.messages import capital
+from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
     longhorn_nodes.READS,
@@ -98,8 +97,7 @@ def awaited(start: PodStart) -> StartFault | None:
         told,
         told,
         (own.remedy if own is not None else "") or found.remedy,
-        of_node=(isinstance(found, LonghornCause) and found.of_node)
-        or (own is not None and own.of_node),
+        of_node=found.of_node or (own is not None and own.of_node),
         lasts=found.lasts or (own is not None and own.lasts),
     )
 
@@ -160,7 +158,7 @@ def _unknown(start: PodStart) -> StartFault | None:
     found = driver_registrations.unknown(driver, start.on, error, start.cluster)
     if found is None:
         return None
-    told = f"volume {framed[2]} cannot be attached to {start.on}: {found.words}"
+    told = f"volume {framed[2]} cannot be attached to {start.on}: {found.reason}"
     return StartFault(told, told, found.remedy, of_node=True)
 
 
@@ -177,7 +175,7 @@ def _busy(start: PodStart) -> StartFault | None:
     return StartFault(told, found.words, found.remedy, lasts=found.lasts)
 
 
-def _holder(start: PodStart) -> BusyVolume | None:
+def _holder(start: PodStart) -> HeldVolume | None:
     named = VOLUME.match(start.said) if start.said.startswith(BY_KUBELET) else None
     if named is None:
         return None
@@ -200,14 +198,14 @@ def _refused(start: PodStart) -> StartFault | None:
     claim = start.claim(framed[2]) if framed is not None else ""
     begin = f"{start.said.partition(' ')[0]}{f' of claim {claim}' if claim else ''} fails"
     return StartFault(
-        f"{start.words}. {found.words}",
-        f"{begin}: {found.words}",
+        f"{start.words}. {found.reason}",
+        f"{begin}: {found.reason}",
         found.remedy,
         of_node=mount is None or mount.of_node,
     )
 
 
-def _report(start: PodStart) -> LonghornReport | None:
+def _report(start: PodStart) -> Problem | None:
     """Return what Longhorn reports of a node that explains why a volume of it cannot be attached or
     mounted there.
     """

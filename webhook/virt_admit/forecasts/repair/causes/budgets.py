@@ -23,17 +23,17 @@ from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.forecasts.repair import controllers, queries
 from virt_admit.forecasts.repair.changed_cluster import ChangedCluster
 from virt_admit.forecasts.repair.repair_plan import (
-    Alternative,
     Command,
-    Cost,
     CostClass,
     FieldEdit,
     ObjectChange,
     ObjectRef,
+    OtherWay,
+    PlannedCheck,
     PlanStage,
     RepairStep,
     RootProblem,
-    StepCheck,
+    StepCost,
 )
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -92,7 +92,7 @@ def _policy(problem: RootProblem, here: Sequence[Object], cluster: Cluster) -> R
             f"{', '.join(pod.name for pod in here[:3])}"
         ),
         subject=subject,
-        cost=Cost(CostClass.DECISION),
+        cost=StepCost(CostClass.DECISION),
         changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
         verify=(queries.check("the policy is written", subject, [edit]),),
         risk=(
@@ -106,8 +106,8 @@ def _is_broken(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod stays not ready, as far as its containers and its age say so."""
     if pod_starts.fault(pod, cluster) is not None:
         return True
-    age = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
-    return eviction_policy.is_unready(pod) and age is not None and age >= _LASTING
+    since = pod.condition("Ready")["lastTransitionTime"].text
+    return eviction_policy.is_unready(pod) and clock.has_lasted(since, _LASTING, cluster)
 
 
 # --- more pods ------------------------------------------------------------------------------------
@@ -139,10 +139,10 @@ def _more_pods(
         stage=PlanStage.QUOTAS,
         title=target[1],
         subject=target[0].subject,
-        cost=Cost(CostClass.NOTHING, pods=more),
+        cost=StepCost(CostClass.NOTHING, pods=more),
         changes=(target[0],),
         verify=(
-            StepCheck(
+            PlannedCheck(
                 "the budget allows an eviction",
                 query,
                 str(changed.at("status", "disruptionsAllowed").integer),
@@ -156,10 +156,10 @@ def _more_pods(
     )
 
 
-def _other_policy(budget: ObjectRef) -> Alternative:
+def _other_policy(budget: ObjectRef) -> OtherWay:
     """Return what its owner may decide: one pod, even the only one, is away during an eviction."""
     why = "its pods may be down while one is evicted, which their owner decides"
-    return Alternative(
+    return OtherWay(
         f"{pod_counts.ONE_AT_A_TIME} in {budget}", CostClass.DECISION, why, decision=True
     )
 

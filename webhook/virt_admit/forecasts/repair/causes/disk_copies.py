@@ -18,15 +18,15 @@ from virt_admit.forecasts.repair import disk_sizes, storage_classes
 from virt_admit.forecasts.repair.controllers import TEMPLATE
 from virt_admit.forecasts.repair.repair_plan import (
     Command,
-    Cost,
     CostClass,
     DiskCopy,
     FieldEdit,
     ObjectChange,
     ObjectRef,
+    PlannedCheck,
     PlanStage,
     RepairStep,
-    StepCheck,
+    StepCost,
     TakesEffect,
 )
 from virt_admit.forecasts.repair.wishes import Wishes
@@ -35,7 +35,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, VM, VMI, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import migratability, vms
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, live_updates
 from virt_admit.model.kubevirt.settings.versions import Version, has_release, hco_release
 from virt_admit.model.lookups import find
 
@@ -128,11 +128,8 @@ def _refusal(vmi: Object, vm: Object, cluster: Cluster, wishes: Wishes) -> str:
 
 def _stage_is_fixed(cluster: Cluster) -> bool:
     """Return whether changes of VMs are staged, and a patch of KubeVirt would be reverted."""
-    found = configuration.known_or_none(configuration.kubevirt, cluster)
-    staged = (
-        found is not None and found.at("spec", "configuration", "vmRolloutStrategy").text == "Stage"
-    )
-    return staged and configuration.known_or_none(configuration.hyperconverged, cluster) is not None
+    written = configuration.known_or_none(configuration.hyperconverged, cluster) is not None
+    return written and live_updates.is_staged(cluster)
 
 
 def _copy(
@@ -206,7 +203,7 @@ def _step(vm: Object, found: list[DiskCopy], cluster: Cluster) -> RepairStep:
         stage=PlanStage.COPIES,
         title=f"copy {disks} to class {classes}",
         subject=subject,
-        cost=Cost(CostClass.COPY, gib=disk_sizes.gib(bytes_)),
+        cost=StepCost(CostClass.COPY, gib=disk_sizes.gib(bytes_)),
         takes_effect=TakesEffect.COPY,
         changes=_storage_plan(subject, vm, found)
         if controlled
@@ -339,11 +336,11 @@ def _made(new: ObjectRef, spec: dict[str, Any]) -> ObjectChange:
     return ObjectChange(new, Command.APPLY, manifest=manifest)
 
 
-def _preconditions(vm: ObjectRef) -> Iterator[StepCheck]:
+def _preconditions(vm: ObjectRef) -> Iterator[PlannedCheck]:
     condition = "conditions[?(@.type=='RestartRequired')].status"
-    yield StepCheck("the VM has no RestartRequired", _status(vm, condition), "")
-    yield StepCheck("the VM is ready", _status(vm, "ready"), "true")
-    yield StepCheck("no snapshot of it is in progress", _status(vm, "snapshotInProgress"), "")
+    yield PlannedCheck("the VM has no RestartRequired", _status(vm, condition), "")
+    yield PlannedCheck("the VM is ready", _status(vm, "ready"), "true")
+    yield PlannedCheck("no snapshot of it is in progress", _status(vm, "snapshotInProgress"), "")
 
 
 _COPY_LABEL: Final = "kubevirt.io/volume-update-migration"
@@ -353,24 +350,20 @@ or the uid of the VMI for a longer name.
 _LONGEST_LABEL: Final = 63
 
 
-def _label(vm: ObjectRef, uid: str) -> str:
-    return vm.name if len(vm.name) <= _LONGEST_LABEL else uid
-
-
-def _verify(vm: ObjectRef, controlled: bool, uid: str) -> Iterator[StepCheck]:
+def _verify(vm: ObjectRef, controlled: bool, uid: str) -> Iterator[PlannedCheck]:
     vmi = vm._replace(kind=VMI)
     if controlled:
         query = _status(_of_migration(STORAGE_MIGRATION, vm), "phase")
-        yield StepCheck("the storage migration is completed", query, "Completed")
+        yield PlannedCheck("the storage migration is completed", query, "Completed")
     else:
-        label = f"{_COPY_LABEL}={_label(vm, uid)}"
-        yield StepCheck(
+        label = f"{_COPY_LABEL}={vm.name if len(vm.name) <= _LONGEST_LABEL else uid}"
+        yield PlannedCheck(
             "within a minute the VMI reports VolumesChange, and a migration with the label "
             f"{label} starts"
         )
-        yield StepCheck("the copy has ended", _status(vmi, "migratedVolumes"), "")
+        yield PlannedCheck("the copy has ended", _status(vmi, "migratedVolumes"), "")
     migratable = "conditions[?(@.type=='LiveMigratable')].status"
-    yield StepCheck("the VMI can migrate", _status(vmi, migratable), "True")
+    yield PlannedCheck("the VMI can migrate", _status(vmi, migratable), "True")
 
 
 def _status(subject: ObjectRef, field: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.repair.controllers import TEMPLATE
-from virt_admit.forecasts.repair.repair_plan import REMOVED, Alternative, CostClass, FieldEdit
+from virt_admit.forecasts.repair.repair_plan import REMOVED, CostClass, FieldEdit, OtherWay
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 
@@ -21,7 +21,7 @@ class GuestChange(NamedTuple):
     title: str
     edits: tuple[FieldEdit, ...]
     risk: str
-    alternatives: tuple[Alternative, ...] = ()
+    alternatives: tuple[OtherWay, ...] = ()
 
 
 _INTERFACES: Final = (*TEMPLATE, "domain", "devices", "interfaces")
@@ -31,12 +31,12 @@ _RISK: Final = (
     "Service"
 )
 _OTHERS: Final = (
-    Alternative(
+    OtherWay(
         "attach a layer 2 network of Multus instead of the pod network",
         CostClass.RESTART,
         "new addresses",
     ),
-    Alternative(
+    OtherWay(
         "annotate the template with kubevirt.io/allow-pod-bridge-network-live-migration",
         CostClass.RESTART,
         "only where the network plugin keeps the address of a moved pod; elsewhere the guest loses "

@@ -92,12 +92,8 @@ def _widened(
         title, more = made
         words.append(title)
         edits += more
-    return Widening(", ".join(dict.fromkeys(words)), _distinct(edits), name)
-
-
-def _distinct(edits: list[FieldEdit]) -> tuple[FieldEdit, ...]:
     by_path = {edit.path: edit for edit in edits}
-    return tuple(by_path.values())
+    return Widening(", ".join(dict.fromkeys(words)), tuple(by_path.values()), name)
 
 
 def _for_cause(

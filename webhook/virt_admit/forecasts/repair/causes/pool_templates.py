@@ -57,7 +57,11 @@ def _pool(vm: Object) -> ObjectRef:
 def moved(step: RepairStep, vm: Object, cluster: Cluster) -> RepairStep:
     """Return a step with its change in the template of the pool."""
     pool = _pool(vm)
-    own = tuple(change for change in step.changes if _is_patch_of(change, step.subject))
+    own = tuple(
+        change
+        for change in step.changes
+        if change.command is Command.PATCH and change.subject == step.subject
+    )
     by_itself = restarts(vm, cluster)
     return replace(
         step,
@@ -77,7 +81,3 @@ def _changes(
             yield replace(change, subject=pool, edits=edits)
         elif not (own and by_itself and change.command is Command.VIRTCTL):
             yield change
-
-
-def _is_patch_of(change: ObjectChange, subject: ObjectRef) -> bool:
-    return change.command is Command.PATCH and change.subject == subject

@@ -10,22 +10,22 @@ from typing import Any, Final
 
 from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.placement import candidates, quotas
-from virt_admit.forecasts.repair import found_problems, queries, surviving
-from virt_admit.forecasts.repair.causes import budgets, reactivated_health_check
+from virt_admit.forecasts.repair import controllers, found_problems, queries, surviving
+from virt_admit.forecasts.repair.causes import budgets, health_checks
 from virt_admit.forecasts.repair.disk_sizes import quantity
 from virt_admit.forecasts.repair.repair_plan import (
     REMOVED,
-    Alternative,
     Command,
-    Cost,
     CostClass,
     FieldEdit,
     ObjectChange,
     ObjectRef,
+    OtherWay,
+    PlannedCheck,
     PlanStage,
     RepairStep,
     RootProblem,
-    StepCheck,
+    StepCost,
 )
 from virt_admit.model import machine_pools
 from virt_admit.model.evidence.writes import quota_writers
@@ -81,7 +81,7 @@ def _settings(
     title: str,
     edits: Iterable[FieldEdit],
     risk: str,
-    verify: StepCheck,
+    verify: PlannedCheck,
 ) -> RepairStep:
     """Return a step that costs nothing and takes effect at once."""
     return RepairStep(
@@ -209,7 +209,7 @@ def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | st
     edits = [
         FieldEdit((*path, key), value)
         for key, value in defaults.items()
-        if _is_zero(in_force[key].integer)
+        if (limit := in_force[key].integer) is not None and limit < 1
     ]
     if not edits:
         return "another object sets its limits"
@@ -218,10 +218,6 @@ def _migration_limits(problem: RootProblem, cluster: Cluster) -> RepairStep | st
     about = replace(problem, subject=subject)
     risk = "migrations use the network of the nodes"
     return _settings(about, PlanStage.SETTINGS, f"set {words}", edits, risk, check)
-
-
-def _is_zero(limit: int | None) -> bool:
-    return limit is not None and limit < 1
 
 
 def _more_time(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
@@ -284,9 +280,7 @@ def without_post_copy(vmi: Object, cluster: Cluster) -> RepairStep:
         changes=(ObjectChange(subject, Command.PATCH, (edit,)),),
         verify=(queries.check("the setting is written", subject, [edit]),),
         risk="migrations that do not end in time are cancelled and repeated",
-        alternatives=(
-            Alternative(sysctl, CostClass.DECISION, "it changes the kernel of every node"),
-        ),
+        alternatives=(OtherWay(sysctl, CostClass.DECISION, "it changes the kernel of every node"),),
     )
 
 
@@ -310,9 +304,9 @@ def _unpause(problem: RootProblem, cluster: Cluster) -> RepairStep | str:
         stage=PlanStage.ROLLOUT,
         title="unpause the pool, after everything else",
         subject=subject,
-        cost=Cost(CostClass.DECISION),
+        cost=StepCost(CostClass.DECISION),
         changes=(ObjectChange(subject, Command.PATCH, (FieldEdit(("spec", "paused"), False),)),),
-        verify=(StepCheck("the pool is not paused", query, "false"),),
+        verify=(PlannedCheck("the pool is not paused", query, "false"),),
         risk="the roll-out starts at once",
     )
 
@@ -346,7 +340,7 @@ _REPAIRS: Final[Mapping[str, Callable[[RootProblem, Cluster], RepairStep | str]]
     ProblemCause.TIMES_OUT: _more_time,
     ProblemCause.BUDGET: budgets.step,
     **dict.fromkeys(found_problems.POOL, _unpause),
-    surviving.NO_HEALTH_CHECK: reactivated_health_check.step,
+    surviving.NO_HEALTH_CHECK: health_checks.step,
 }
 
 
@@ -370,23 +364,13 @@ def uncordon(node: Object) -> RepairStep:
         for key in (maintenance_updates.REQUESTED, maintenance_updates.STATUS)
         if key in node.annotations
     ]
-    taints = [
-        taint.value
-        for taint in node.at("spec", "taints").items()
-        if taint["key"].text != "node.kubernetes.io/unschedulable"
-    ]
-    spec = {
-        key: value
-        for key, value in node["spec"].map.items()
-        if key not in ("unschedulable", "taints")
-    }
+    cordon = "node.kubernetes.io/unschedulable"
+    spec = controllers.tainted(node, lambda taint: taint["key"].text != cordon, "unschedulable")
     left = {
         key: value for key, value in node.metadata["annotations"].map.items() if key not in kept
     }
     metadata = {**node.metadata.map, "annotations": left}
-    freed = Object(
-        {**node.data, "metadata": metadata, "spec": spec | ({"taints": taints} if taints else {})}
-    )
+    freed = Object({**node.data, "metadata": metadata, "spec": spec})
     removed = (*(("metadata", "annotations", key) for key in kept), ("spec", "unschedulable"))
     edits = tuple(FieldEdit(path, REMOVED) for path in removed)
     query = ("get", "node", node.name, "-o=jsonpath={.spec.unschedulable}")
@@ -395,9 +379,9 @@ def uncordon(node: Object) -> RepairStep:
         stage=PlanStage.ROOM,
         title="end the maintenance mode of the node" if kept else "uncordon the node",
         subject=subject,
-        cost=Cost(CostClass.DECISION),
+        cost=StepCost(CostClass.DECISION),
         changes=(ObjectChange(subject, Command.PATCH, edits),),
-        verify=(StepCheck("the node accepts pods", query),),
+        verify=(PlannedCheck("the node accepts pods", query),),
         risk="it was cordoned for a reason: ask who did it",
         predicted=(freed,),
     )

@@ -156,8 +156,8 @@ _WAITING: Final = re.compile(r"Pods? ([^:*]*): waiting for completion")
 
 
 def has_ended_long_ago(pod: Object, cluster: Cluster) -> bool:
-    age = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
-    return pod.ended and age is not None and age >= LONG
+    since = pod.condition("Ready")["lastTransitionTime"].text
+    return pod.ended and clock.has_lasted(since, LONG, cluster)
 
 
 LONG: Final = timedelta(hours=1)

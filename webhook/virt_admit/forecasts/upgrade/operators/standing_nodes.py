@@ -76,15 +76,13 @@ class _Cause(NamedTuple):
 
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the upgrade of Harvester for each node whose step has no end that is known."""
-    for update in harvester_upgrades.upgrades(cluster):
-        kind = HARVESTER_UPGRADE if update.kind == HARVESTER_UPGRADE.kind else UPGRADE_PLAN
-        orders = [each for each in cluster.known(kind) if each.name == update.name]
-        begun = [name for name, node in update.nodes.items() if node.phase in IN_FLIGHT]
-        for name in begun if orders else ():
-            if update.nodes[name].phase is not Phase.FAILING:
-                yield from _of_node(orders[0], name, update.nodes[name], cluster)
-        if orders and not begun and not update.paused:
-            yield from _before_nodes(orders[0], cluster)
+    for order, update in harvester_upgrades.going(cluster):
+        begun = {name: node for name, node in update.nodes.items() if node.phase in IN_FLIGHT}
+        for name, node in begun.items():
+            if node.phase is not Phase.FAILING:
+                yield from _of_node(order, name, node, cluster)
+        if not begun and not update.paused:
+            yield from _before_nodes(order, cluster)
 
 
 def _before_nodes(order: Object, cluster: Cluster) -> Iterator[StandingOrder]:
@@ -144,8 +142,8 @@ def _repository(
     if job is None or found is None or not vm_states_times.is_older(since, _USUAL, cluster):
         return None
     available = found.condition("Available")
-    lasts = clock.since(available["lastTransitionTime"].text, cluster)
-    if available["status"].text != "False" or lasts is None or lasts < _USUAL:
+    since_when = available["lastTransitionTime"].text
+    if available["status"].text != "False" or not clock.has_lasted(since_when, _USUAL, cluster):
         return None
     ready, wanted = found.at("status", "readyReplicas").integer or 0, found.at("spec", "replicas")
     which = f"Deployment {found.full_name} ({ready} of {wanted.integer or 1} ready)"
@@ -187,7 +185,8 @@ def _planner(node: str, cluster: Cluster) -> _Cause | None:
     why = (
         f"Rancher ({wait.by}) has waited for {lasts} for probes of {node}: {', '.join(wait.probes)}"
     )
-    pods = [pod for name in wait.probes for pod in _behind(name, node, cluster)]
+    asked = (find(cluster, POD, "kube-system", f"{name}-{node}") for name in wait.probes)
+    pods = [pod for pod in asked if pod is not None]  # the static pods behind the probes
     if (broken := operand_pods.first(pods, cluster)) is not None:
         return _Cause("", f"{why}. {capital(broken.words)}", capital(broken.remedy), certain=True)
     if not set(wait.probes) <= set(_SELF_SIGNED):
@@ -196,13 +195,6 @@ def _planner(node: str, cluster: Cluster) -> _Cause | None:
     if runs:
         why += f". {names(runs)} {'is' if len(runs) == 1 else 'are'} Ready"
     return _Cause("", f"{why}{_aged(node, cluster)}", _renew(node, wait.probes), certain=True)
-
-
-def _behind(probe: str, node: str, cluster: Cluster) -> Iterator[Object]:
-    """Yield the static pod that a probe asks."""
-    pod = find(cluster, POD, "kube-system", f"{probe}-{node}")
-    if pod is not None:
-        yield pod
 
 
 def _aged(node: str, cluster: Cluster) -> str:

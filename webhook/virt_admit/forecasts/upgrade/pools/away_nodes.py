@@ -116,7 +116,7 @@ def held(cluster: Cluster) -> Mapping[str, Obstacle | Unseen]:
         if (
             len(away) >= capacity
             and all(_lasts(node, cluster) for node in away)
-            and not _moves(own)
+            and not any(map(config_pool_updates.is_under_way, own))
         ):
             doubts = (each for node in away for each in fence_taints.unread(node, cluster))
             found[pool.name] = next(doubts, obstacle(pool, own, away, capacity, cluster))
@@ -146,11 +146,6 @@ def _stays_away(node: Object, cluster: Cluster) -> bool:
     return not leaves or bool(cordoners.stuck_removal(node, cluster))
 
 
-def _moves(own: Sequence[Object]) -> bool:
-    return any(map(config_pool_updates.is_under_way, own))
-
-
 def _lasts(node: Object, cluster: Cluster) -> bool:
     since = node_phases.cordoned_since(node) or node_phases.unready_since(node)
-    age = clock.since(clock.stamp(since), cluster)
-    return age is not None and age >= _USUAL
+    return clock.has_lasted(clock.stamp(since), _USUAL, cluster)

@@ -7,12 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from virt_admit.forecasts.placement.components import stalled_machines
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_DEPLOYMENT, NODE
+from virt_admit.model.lookups import grouped
 from virt_admit.model.machine_pools import DEPLOYMENT
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates.operators.poolless_nodes import PoollessNode
+from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.model.remediation import machine_owners
 
 _BY_PLAIN = "Use --by plain"
@@ -36,6 +40,33 @@ def unknown(driver: str, cluster: Cluster, *, of_machines: bool) -> Iterator[str
         f"how {which} are updated: their Machines belong to {names(sorted(owned))}, {only}. "
         f"{_BY_PLAIN}"
     )
+
+
+def of_machine_pools(cluster: Cluster, *, counted: bool) -> Iterator[str]:
+    """Yield which nodes the infrastructure provider of a MachinePool replaces.
+
+    Cluster API has no roll-out for them, and drains a Machine only if the provider made one for the
+    node (machinepool_controller_phases.go#reconcileMachines). ``counted``: whether the rehearsal
+    has these nodes.
+    """
+    by_pool = grouped(cluster.known(NODE), machine_nodes.machine_pool)
+    for pool, own in sorted(
+        (each for each in by_pool.items() if each[0]), key=lambda each: each[0]
+    ):
+        which = names(sorted(node.name for node in own), 80)
+        are, them = ("is", "it") if len(own) == 1 else ("are", "them")
+        by = f"the infrastructure provider of {machine_nodes.MACHINE_POOL} {pool}"
+        decides = f"{by} decides on the order of {which}, and whether it drains {them}"
+        yield decides if counted else f"{which} {are} not counted: {by} replaces {them}"
+
+
+def left_out(found: PoollessNode) -> Obstacle:
+    """Return that an upgrade leaves a node out: the operator passes over one without a pool as over
+    one of two custom pools (helpers.go#GetNodesForPool).
+    """
+    cause = ProblemCause.POOL_AMBIGUOUS if found.custom else ProblemCause.POOL_MISSING
+    problem = problem_of(cause, found.node)
+    return Obstacle(found.reason, found.remedy, problem, node=found.node.name)
 
 
 def _by_owner(cluster: Cluster) -> dict[str, list[str]]:

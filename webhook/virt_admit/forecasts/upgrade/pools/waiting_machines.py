@@ -28,8 +28,9 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates import machine_rollouts
+from virt_admit.model.node_updates.operators.paused_clusters import cluster_of
 from virt_admit.model.problems import ProblemCause, problem_of
-from virt_admit.model.remediation import check_scope, machine_starts, machines
+from virt_admit.model.remediation import check_scope, machine_starts
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
 
@@ -80,7 +81,7 @@ def _deadlocked(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
     it is updated before the nodes.
     """
     for stuck in control_plane_deadlocks.deadlocks(cluster).values():
-        if _cluster(stuck.machine) == _cluster(deployment):
+        if cluster_of(stuck.machine) == cluster_of(deployment):
             problem = problem_of(ProblemCause.MACHINE_WAITS, stuck.machine)
             yield Obstacle(stuck.reason, capital(stuck.remedy), problem)
 
@@ -176,17 +177,10 @@ def machine_doubts(nodes: frozenset[str], cluster: Cluster) -> Iterator[str]:
         for each in cluster.known(CAPI_MACHINE)
         if machine_nodes.node_name(each, cluster) in nodes
     )
-    clusters = {_cluster(machine) for machine in own}
+    clusters = {cluster_of(machine) for machine in own}
     waiting = [
-        each for each in machine_starts.overdue(cluster) if _cluster(each.machine) in clusters
+        each for each in machine_starts.overdue(cluster) if cluster_of(each.machine) in clusters
     ]
     yield from (
         f"{each.why}. See: {about('describe', each.machine, CAPI_MACHINE)}" for each in waiting[:1]
     )
-
-
-def _cluster(obj: Object) -> tuple[str, str | None]:
-    """Return namespace and name of the Cluster of a Machine or MachineDeployment."""
-    return obj.namespace, obj.at("spec", "clusterName").text or obj.label(
-        machines.CAPI_CLUSTER_LABEL
-    ).text

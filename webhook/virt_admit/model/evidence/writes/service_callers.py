@@ -104,7 +104,7 @@ def configurations(webhook: str, cluster: Cluster) -> Sequence[Object]:
         each
         for kind in webhook_requests.CONFIGURATIONS
         for each in cluster.known(kind)
-        if any(own["name"].text == webhook for own in each["webhooks"].items())
+        if each["webhooks"].named(webhook).present
     ]
 
 

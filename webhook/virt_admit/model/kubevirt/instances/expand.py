@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import AbsentObject, Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
     CLUSTER_INSTANCETYPE,
     CLUSTER_PREFERENCE,
@@ -30,8 +30,6 @@ from virt_admit.model.kubevirt.instances import data_sources, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import names
 
-ABSENT: Final = ", which does not exist"
-"""How the words about an object end that is known not to exist."""
 REVISION_OF: Final = "instancetype.kubevirt.io/object-name"
 """Label of a ControllerRevision: the instance type or preference of which it is a copy."""
 _OF_TYPE: Final = (
@@ -384,9 +382,8 @@ def _get(kind: Kind, obj: Object, name: str, cluster: Cluster) -> Object:
     """
     found = cluster.get(kind, vms.namespace_of(obj), name)
     if found is None:
-        raise Unseen(
-            f"{kind} {f'{vms.namespace_of(obj)}/{name}' if kind.namespaced else name}{ABSENT}"
-        )
+        full_name = f"{vms.namespace_of(obj)}/{name}" if kind.namespaced else name
+        raise Unseen(AbsentObject(f"{kind} {full_name}, which does not exist"))
     return found
 
 

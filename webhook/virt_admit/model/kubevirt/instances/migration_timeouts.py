@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Final
 
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, MIGRATION_POLICY, NAMESPACE, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
@@ -30,6 +30,7 @@ from virt_admit.model.kubevirt.settings import (
     versions,
 )
 from virt_admit.model.kubevirt.settings.configuration import known_or_none
+from virt_admit.model.lookups import find
 
 READS: Final[Reads] = union(
     migrations.READS,
@@ -135,10 +136,7 @@ def policy(vmi: Object, cluster: Cluster) -> Object | None:
     """Return the known policy that selects the VMI by the most labels;
     of equal ones the first by name.
     """
-    try:
-        namespace = cluster.get(NAMESPACE, "", vms.namespace_of(vmi))
-    except Unseen:
-        namespace = None
+    namespace = find(cluster, NAMESPACE, "", vms.namespace_of(vmi))
     labels = namespace.labels if namespace is not None else {}
     best: tuple[int, str, Object] | None = None
     for policy in cluster.known(MIGRATION_POLICY):

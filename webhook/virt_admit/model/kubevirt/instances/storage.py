@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import AbsentObject, Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import (
     DATA_VOLUME,
     POOL,
@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.instances.expand import ABSENT, ExpandedVmi
+from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import Problem, ProblemCause
@@ -151,7 +151,7 @@ NONE_THERE: Final = ", which names none"
 """How the words about an object end that was read, and does not say what is sought."""
 
 
-NO_DEFAULT: Final = f"a default {STORAGE_CLASS.kind}{ABSENT}"
+NO_DEFAULT: Final = AbsentObject(f"a default {STORAGE_CLASS.kind}, which does not exist")
 """What a claim without a class lacks where the classes were read, and none of them is marked."""
 
 

@@ -13,6 +13,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import lifecycle, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
+from virt_admit.model.lookups import find
 
 GENERATION: Final = "kubevirt.io/vm-generation"
 """The annotation of a VMI that a VirtualMachine has made
@@ -99,6 +100,11 @@ def owner_vm(vmi: Object, cluster: Cluster) -> Object | None:
     """
     name = owner(vmi, "VirtualMachine")
     return None if name is None else cluster.get(VM, vms.namespace_of(vmi), name)
+
+
+def known_vm(vmi: Object, cluster: Cluster) -> Object | None:
+    """Return the same; None also if its VM cannot be read."""
+    return find(cluster, VM, vms.namespace_of(vmi), owner(vmi, VM.kind))
 
 
 class Return(NamedTuple):

@@ -32,7 +32,7 @@ def is_utility(vmi: Object, volume: str) -> bool:
     """Whether a volume is for virt-launcher alone: it is complete when it is mounted there
     (types.go#UtilityVolume).
     """
-    return any(each["name"].text == volume for each in vmi.at("spec", "utilityVolumes").items())
+    return vmi.at("spec", "utilityVolumes").named(volume).present
 
 
 def absent_claims(vmi: Object) -> frozenset[str]:

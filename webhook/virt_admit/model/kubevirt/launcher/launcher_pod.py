@@ -22,6 +22,7 @@ from virt_admit.model.kubevirt.launcher import machine_types
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import known_or_none
 from virt_admit.model.kubevirt.settings.versions import Gate, Version, gate_is_known_on, has_release
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.node_selectors import NodeSelector, Term, parse_node_selector
 from virt_admit.model.scheduler.pod_terms import pod_terms
 from virt_admit.model.scheduler.pods import Pod, spread_constraints
@@ -328,10 +329,7 @@ def _of_namespace(namespace: str, cluster: Cluster) -> Mapping[str, str]:
     """Return the labels that OpenShift demands for every pod of a namespace;
     none where it cannot be read.
     """
-    try:
-        found = cluster.get(NAMESPACE, "", namespace)
-    except Unseen:
-        return {}
+    found = find(cluster, NAMESPACE, "", namespace)
     text = found.annotations.get(NAMESPACE_SELECTOR, "") if found is not None else ""
     pairs = (part.partition("=") for part in text.split(",") if part.strip())
     return {key.strip(): value.strip() for key, _, value in pairs}

@@ -42,6 +42,7 @@ from virt_admit.model.kubevirt.launcher.launcher_settings import (
     settings,
 )
 from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.pod_size import Container, PodSize
 from virt_admit.model.scheduler.resources import CPU, MEMORY, Resources
 
@@ -406,10 +407,7 @@ def _network_resource(namespace: str, name: str, cluster: Cluster) -> str:
     """Return the resource of a network: of SR-IOV devices, for example;
     none where it cannot be read.
     """
-    try:
-        found = cluster.get(NAD, namespace, name)
-    except Unseen:
-        return ""
+    found = find(cluster, NAD, namespace, name)
     return found.annotations.get(_RESOURCE_NAME, "") if found is not None else ""
 
 

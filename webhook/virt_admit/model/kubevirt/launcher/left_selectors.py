@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
@@ -37,10 +37,7 @@ def host(vmi: Object, cluster: Cluster) -> str:
     named = vmi.at("spec", "nodeSelector")[HOSTNAME].text or ""
     if not named or kinds.of(vmi) is not VMI or vmi.at("status", "phase").text != "Running":
         return ""
-    try:
-        vm = vmis.owner_vm(vmi, cluster)
-    except Unseen:
-        return ""
+    vm = vmis.known_vm(vmi, cluster)
     if vm is None or vm.at("spec", "instancetype").present:  # an instance type may have a selector
         return ""
     own = vm.at("spec", "template", "spec", "nodeSelector")

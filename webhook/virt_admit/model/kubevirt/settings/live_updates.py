@@ -18,6 +18,7 @@ from virt_admit.model.kubevirt.settings.versions import (
     kubevirt_version,
 )
 
+STRATEGY: Final = ("spec", "configuration", "vmRolloutStrategy")
 _LIVE_SINCE: Final = Version(1, 6)
 
 
@@ -26,11 +27,17 @@ def is_live(cluster: Cluster) -> bool | None:
     found = known_or_none(kubevirt, cluster)
     if found is None:
         return None
-    strategy = found.at("spec", "configuration", "vmRolloutStrategy").text
+    strategy = found.at(*STRATEGY).text
     if strategy is not None:
         return strategy == "LiveUpdate" and gate_is_known_on(cluster, Gate.VM_LIVE_UPDATE)
     version = kubevirt_version(cluster)
     return None if version is None else version >= _LIVE_SINCE
+
+
+def is_staged(cluster: Cluster) -> bool:
+    """Return whether KubeVirt is known to keep each change of a VM until its next start."""
+    found = known_or_none(kubevirt, cluster)
+    return found is not None and found.at(*STRATEGY).text == "Stage"
 
 
 def effect(cluster: Cluster) -> str:

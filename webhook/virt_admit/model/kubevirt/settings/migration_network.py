@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.settings import configuration, migration_limits
 from virt_admit.model.lookups import find
+from virt_admit.model.problems import Problem
 
 INTERFACE: Final = "migration0"
 """What KubeVirt calls the interface (api/core/v1/types.go#MigrationInterfaceName)."""
@@ -40,14 +41,7 @@ JOINED_READS: Final[Reads] = {
 """The fields of pods that ``has_joined`` reads."""
 
 
-class NetworkFault(NamedTuple):
-    """That a virt-handler has no address on the network of migrations."""
-
-    why: str
-    remedy: str
-
-
-def fault(pod: Object, cluster: Cluster) -> NetworkFault | None:
+def fault(pod: Object, cluster: Cluster) -> Problem | None:
     """Return that a pod of virt-handler has no address for migrations; None: it has one, needs
     none, or that is not known.
     """
@@ -62,16 +56,16 @@ def fault(pod: Object, cluster: Cluster) -> NetworkFault | None:
     begin = f"{_waits(pod)}it ends as {got}"
     again = typed(f"let pod {pod.name} be created again", about("delete", pod, POD))
     if _configured(cluster) != (namespace or pod.namespace, name):
-        return NetworkFault(f"{begin} when it was created", again)
+        return Problem(f"{begin} when it was created", again)
     if definition is None or not lacks_ipam(definition):
         ways = f"see that {full_name} has free addresses, then {again}"
-        return NetworkFault(f"{begin} when it was created", ways)
+        return Problem(f"{begin} when it was created", ways)
     owner = definition.controller
     where = f" in {owner['kind'].text} {owner['name'].text}, which owns it" if owner else ""
     way = f"give {full_name} an ipam with free addresses (such as whereabouts){where}"
     further = f"then delete pod {pod.name}, which keeps its interface; or remove {_field(cluster)}"
     why = f"{begin}, which has no ipam: each new {HANDLER} pod fails alike"
-    return NetworkFault(why, typed(way, about("edit", definition, NAD), further))
+    return Problem(why, typed(way, about("edit", definition, NAD), further))
 
 
 def _has_ended(pod: Object) -> bool:

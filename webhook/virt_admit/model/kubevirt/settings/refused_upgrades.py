@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import kinds
@@ -25,6 +25,7 @@ from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import capital, cut_middle
+from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = {HCO: (), KUBEVIRT: (), CDI: ()}
 CONDITION: Final = kinds.guess("operators.coreos.com/v2", "OperatorCondition")
@@ -57,17 +58,7 @@ _PLEASE: Final = re.compile(r"\bplease,? ([^.;]{4,200})", re.IGNORECASE)
 _LONGEST: Final = 300
 
 
-class RefusedUpgrade(NamedTuple):
-    """Why an operator is not upgradeable."""
-
-    words: str
-    """With the object that is the cause."""
-    remedy: str
-
-
-def of_operator(
-    namespace: str, installed: str, said: str, cluster: Cluster
-) -> RefusedUpgrade | None:
+def of_operator(namespace: str, installed: str, said: str, cluster: Cluster) -> Problem | None:
     """Return why an operator does not let itself be replaced; None: nothing says that it does not.
 
     Args:
@@ -88,7 +79,7 @@ def of_operator(
             return _followed(obj, kind, words, cluster)
     words = _FRAMES.sub("", said)
     if not words or condition is None:
-        return RefusedUpgrade(words, _ends(words, "the operator", "")) if words else None
+        return Problem(words, _ends(words, "the operator", "")) if words else None
     return _followed(condition, CONDITION, words, cluster)
 
 
@@ -106,19 +97,19 @@ def _override(condition: Object) -> Field | None:
     return next((each for each in found if each["type"].text == _UPGRADEABLE), None)
 
 
-def _overridden(condition: Object, override: Field) -> RefusedUpgrade | None:
+def _overridden(condition: Object, override: Field) -> Problem | None:
     """Return that an administrator holds an operator; None: the override lets it go."""
     if override["status"].text != "False":
         return None
     why = f": {cut_middle(_said(override), _LONGEST)}" if _said(override) else ""
     words = f"OperatorCondition {condition.full_name} overrides {_UPGRADEABLE} to False{why}"
-    return RefusedUpgrade(
+    return Problem(
         words,
         typed("Remove that override when its cause is over", about("edit", condition, CONDITION)),
     )
 
 
-def _followed(obj: Object, kind: Kind, words: str, cluster: Cluster) -> RefusedUpgrade:
+def _followed(obj: Object, kind: Kind, words: str, cluster: Cluster) -> Problem:
     """Return the refusal of an object, or of the part that it names."""
     if several := _OF_PARTS.search(words):
         words = _said(obj.condition(_TYPES[several[1]])) or words
@@ -126,7 +117,7 @@ def _followed(obj: Object, kind: Kind, words: str, cluster: Cluster) -> RefusedU
     deployed = _DEPLOYED.get(part[1]) if part else None
     if part is None or deployed is None:
         title = f"{obj.kind} {obj.full_name}"
-        return RefusedUpgrade(
+        return Problem(
             f"{title} says: {cut_middle(words, _LONGEST)}",
             _ends(words, title, about("describe", obj, kind)),
         )
@@ -136,7 +127,7 @@ def _followed(obj: Object, kind: Kind, words: str, cluster: Cluster) -> RefusedU
     command = (
         about("describe", found, deployed) if found is not None else about("describe", obj, kind)
     )
-    return RefusedUpgrade(
+    return Problem(
         f"{title} is {part[2]}: {cut_middle(said, _LONGEST)}", _ends(said, title, command)
     )
 

@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, gather
 from virt_admit.model.kubernetes.json_patch import Patch, PatchVerb
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 
@@ -289,7 +289,4 @@ def _is_gone(service: tuple[str, str], obj: Object, kind: kinds.Kind, cluster: C
     own = bool(service[1]) and (
         service[0] == obj.namespace if kind.namespaced else service[1] == _OF_CDI
     )
-    try:
-        return own and cluster.get(kinds.SERVICE, *service) is None
-    except Unseen:
-        return False
+    return own and is_absent(cluster, kinds.SERVICE, *service)

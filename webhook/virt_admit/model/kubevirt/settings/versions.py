@@ -50,10 +50,7 @@ def kubevirt_version(cluster: Cluster) -> Version | None:
 
 def hco_release(hyperconverged_: Object) -> Version | None:
     """Return the release of the operator of a HyperConverged; None: unknown, as the newest."""
-    for item in hyperconverged_.at("status", "versions").items():
-        if item["name"].text == "operator":
-            return parse_version(item["version"].text)
-    return None
+    return parse_version(hyperconverged_.at("status", "versions").named("operator")["version"].text)
 
 
 class Feature(enum.Enum):
@@ -173,7 +170,7 @@ class Gate(enum.Enum):
     MIGRATION_STALL_DETECTION = ("MigrationStallDetection", Version(1, 9), None)
     HOTPLUG_VOLUMES = ("HotplugVolumes", Version(0, 36), None)
     HYPERV_STRICT_CHECK = ("HypervStrictCheck", Version(0, 20), None)
-    IMAGE_VOLUME = ("ImageVolume", Version(1, 6), None)
+    IMAGE_VOLUME = ("ImageVolume", Version(1, 6), Version(1, 9))
     ALIGN_CPUS = ("AlignCPUs", Version(1, 3), None)
     CONFIGURABLE_HYPERVISOR = ("ConfigurableHypervisor", Version(1, 8), None)
     VM_LIVE_UPDATE = ("VMLiveUpdateFeatures", Version(1, 1), Version(1, 5))
@@ -188,6 +185,12 @@ def gate_is_disabled(cluster: Cluster, gate: Gate) -> bool:
     """Whether the known KubeVirt resource disables the gate; never raises."""
     kubevirt_ = configuration.known_or_none(configuration.require_kubevirt, cluster)
     return kubevirt_ is not None and _said(kubevirt_, gate) is False
+
+
+def gate_is_set(cluster: Cluster, gate: Gate) -> bool:
+    """Whether the known KubeVirt resource enables the gate itself; never raises."""
+    kubevirt_ = configuration.known_or_none(configuration.require_kubevirt, cluster)
+    return kubevirt_ is not None and _said(kubevirt_, gate) is True
 
 
 def gate_is_on(cluster: Cluster, gate: Gate) -> bool:

@@ -10,7 +10,7 @@ operator-framework/operator-lifecycle-manager: pkg/controller/operators/catalog/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.kinds import INSTALL_PLAN, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = {
     SUBSCRIPTION: ("spec.installPlanApproval", "status.currentCSV", "status.installedCSV"),
@@ -31,14 +32,7 @@ READS: Final[Reads] = {
 _MANUAL: Final = "Manual"
 
 
-class AwaitedApproval(NamedTuple):
-    """An InstallPlan that waits although the Subscription is Automatic."""
-
-    words: str
-    remedy: str
-
-
-def awaited(subscription: Object, plan: Object, cluster: Cluster) -> AwaitedApproval | None:
+def awaited(subscription: Object, plan: Object, cluster: Cluster) -> Problem | None:
     """Return that the InstallPlan of a Subscription waits for what it does not ask for; None: it
     does not."""
     spec, wanted = plan["spec"], subscription.at("status", "currentCSV").text or ""
@@ -69,7 +63,7 @@ def awaited(subscription: Object, plan: Object, cluster: Cluster) -> AwaitedAppr
         else f"{own}, but a Subscription of the namespace was Manual when it was made"
     )
     remedy = _agree(plan, held) if held else _remedy(plan, installs, wanted, others)
-    return AwaitedApproval(why, remedy)
+    return Problem(why, remedy)
 
 
 def _agree(plan: Object, held: Sequence[Object]) -> str:

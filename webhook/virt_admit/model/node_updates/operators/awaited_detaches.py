@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.evidence import status_errors
@@ -32,10 +32,11 @@ from virt_admit.model.kubernetes.kinds import (
     PV,
     VOLUME_ATTACHMENT,
 )
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.lookups import find, grouped, is_absent
+from virt_admit.model.lookups import fields, find, grouped, is_absent
 from virt_admit.model.messages import MOST_NAMES, count, cut, names
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import claim_users
 
 _NODE_ID: Final = "csi.alpha.kubernetes.io/node-id"
@@ -69,18 +70,10 @@ _UNUSED: Final = ("Available", "Failed", "Released")
 """Phases of a volume that no claim has, so that no pod may use it."""
 
 
-class AwaitedDetach(NamedTuple):
-    """What Karpenter waits for once the pods of a node have left."""
-
-    waits: str
-    """A whole sentence, or several, without the full stop."""
-    remedy: str = ""
-    """Empty: it has not waited for long."""
-
-
-def of_node(node: Object, cluster: Cluster, *, is_empty: bool) -> AwaitedDetach | None:
+def of_node(node: Object, cluster: Cluster, *, is_empty: bool) -> Problem | None:
     """Return what Karpenter waits for since it drained a node; None: it drains it, or that is not
-    known.
+    known. The reason is a whole sentence, or several, without the full stop; the remedy is empty
+    where it has not waited for long.
 
     ``is_empty``: no pod is there that it drains. Once it has drained a node, the NodeClaim goes on
     saying so, also where it drains pods that came later (controller.go#awaitDrain).
@@ -99,10 +92,9 @@ def of_node(node: Object, cluster: Cluster, *, is_empty: bool) -> AwaitedDetach 
         return None
     since = waits["lastTransitionTime"].text
     state = f"NodeClaim {claim.name}: VolumesDetached is Unknown{clock.lasting(since, cluster)}"
-    if not _has_lasted(since, _PATIENCE, cluster):
-        return AwaitedDetach(
-            f"Karpenter has drained it, and its volumes are being detached ({state})"
-        )
+    if not clock.has_lasted(since, _PATIENCE, cluster):
+        detached = "Karpenter has drained it, and its volumes are being detached"
+        return Problem(f"{detached} ({state})", "")
     every = entry(cluster, _attachments, node.name) or ()
     held = [each for each in every if not _is_used(each, node, cluster)]
     if held:
@@ -111,30 +103,25 @@ def of_node(node: Object, cluster: Cluster, *, is_empty: bool) -> AwaitedDetach 
         if not is_empty:
             return None
         freed = "Karpenter has drained it, and no VolumeAttachment keeps it any more"
-        return AwaitedDetach(f"{freed} ({state})")  # it goes on at this moment
+        return Problem(f"{freed} ({state})", "")  # it goes on at this moment
     see = shell("kubectl", "get", "volumeattachments.storage.k8s.io", "-o", "wide")
-    return AwaitedDetach(
+    return Problem(
         f"Karpenter has drained it, and waits until no VolumeAttachment is bound to it ({state})",
         typed(f"see which name {node.name}, and why they are not detached", see),
     )
 
 
-def _has_lasted(since: str | None, least: timedelta, cluster: Cluster) -> bool:
-    length = clock.since(since, cluster)
-    return length is not None and length >= least
-
-
-def _not_ended(claim: Object, since: str | None, cluster: Cluster) -> AwaitedDetach:
+def _not_ended(claim: Object, since: str | None, cluster: Cluster) -> Problem:
     instance = claim.at("status", "providerID").text or "of the node"
     asked = f"InstanceTerminating is True{clock.lasting(since, cluster)}"
     words = (
         f"Karpenter has told the cloud to end instance {cut(instance, 120)}, which still exists "
         f"(NodeClaim {claim.name}: {asked})"
     )
-    if not _has_lasted(since, _ENDS, cluster):
-        return AwaitedDetach(words)
+    if not clock.has_lasted(since, _ENDS, cluster):
+        return Problem(words, "")
     see = "see in the cloud, and in the log of Karpenter, what keeps that instance"
-    return AwaitedDetach(words, typed(see, about("describe", claim, KARPENTER_NODE_CLAIM)))
+    return Problem(words, typed(see, about("describe", claim, KARPENTER_NODE_CLAIM)))
 
 
 def _claims(cluster: Cluster) -> Mapping[str, Object]:
@@ -155,17 +142,20 @@ def _volume(attachment: Object) -> str:
     return attachment.at("spec", "source", "persistentVolumeName").text or ""
 
 
+def _claim(attachment: Object, cluster: Cluster) -> tuple[str, str]:
+    """Return the namespace and the name of the claim of a volume; empty: none is known."""
+    volume = find(cluster, PV, "", _volume(attachment))
+    claim = volume.at("spec", "claimRef") if volume is not None else Field(None)
+    return claim["namespace"].text or "", claim["name"].text or ""
+
+
 def _is_used(attachment: Object, node: Object, cluster: Cluster) -> bool:
     """Return whether a pod that stays on the node uses the volume."""
-    volume = find(cluster, PV, "", _volume(attachment))
-    claim = volume.at("spec", "claimRef") if volume is not None else None
-    name = claim["name"].text if claim is not None else ""
-    space = claim["namespace"].text if claim is not None else ""
-    users = claim_users(space or "", name or "", cluster)
+    users = claim_users(*_claim(attachment, cluster), cluster)
     return any(pod.at("spec", "nodeName").text == node.name for pod in users)
 
 
-def _held(node: Object, held: Sequence[Object], state: str, cluster: Cluster) -> AwaitedDetach:
+def _held(node: Object, held: Sequence[Object], state: str, cluster: Cluster) -> Problem:
     former = {each.name: two for each in held if (two := _former(each, node, cluster))}
     left = [each for each in held if each.name in former]
     others = [each for each in held if each.name not in former]
@@ -181,9 +171,9 @@ def _held(node: Object, held: Sequence[Object], state: str, cluster: Cluster) ->
         waits += f", {some}of an earlier instance ({', not '.join(ids)}; {state})"
         waits += f". {_of_former(left, node, cluster)}"
     if not others:
-        return AwaitedDetach(waits, _delete(left, cluster))
+        return Problem(waits, _delete(left, cluster))
     shown = names([_described(each, cluster) for each in others], 400)
-    return AwaitedDetach(
+    return Problem(
         f"{waits}{'. It also awaits' if left else ':'} {shown}",
         typed(
             f"see why VolumeAttachment {others[0].name} stays",
@@ -194,10 +184,8 @@ def _held(node: Object, held: Sequence[Object], state: str, cluster: Cluster) ->
 
 def _described(attachment: Object, cluster: Cluster) -> str:
     """Return ``csi-1 (volume pvc-a of claim shop/db, in deletion for 3 h: timeout)``."""
-    volume = find(cluster, PV, "", _volume(attachment))
-    claim = volume.at("spec", "claimRef") if volume is not None else None
-    name = claim["name"].text if claim is not None else ""
-    of = f" of claim {claim['namespace'].text}/{name}" if claim is not None and name else ""
+    space, name = _claim(attachment, cluster)
+    of = f" of claim {space}/{name}" if name else ""
     phase = _phase(attachment, cluster)
     of += f", {phase}" if phase in _UNUSED else ""
     deleted = attachment.metadata["deletionTimestamp"].text
@@ -234,9 +222,8 @@ def _phase(attachment: Object, cluster: Cluster) -> str:
 
 def _node_id(node: Object, driver: str, cluster: Cluster) -> str:
     """Return the id that a driver has for the instance of a node; empty: it is not known."""
-    own = find(cluster, CSI_NODE, "", node.name)
-    drivers = own.at("spec", "drivers").items() if own is not None else ()
-    return next((each["nodeID"].text or "" for each in drivers if each["name"].text == driver), "")
+    drivers = fields(cluster, CSI_NODE, "", node.name).at("spec", "drivers")
+    return drivers.named(driver)["nodeID"].text or ""
 
 
 def _of_former(left: Sequence[Object], node: Object, cluster: Cluster) -> str:

@@ -16,12 +16,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import INSTALL_PLAN, JOB
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.messages import cut, names
+from virt_admit.model.node_updates.operators.operator_groups import GROUP
+from virt_admit.model.problems import Problem
 
 _REF: Final = "operatorframework.io/bundle-unpack-ref"
 READS: Final[Reads] = union(
@@ -33,31 +35,14 @@ READS: Final[Reads] = union(
             "status.bundleLookups.conditions",
             "status.bundleLookups.path",
         ),
-        JOB: (
-            *CONDITIONS,
-            f"metadata.labels.{_REF}",
-            "spec.ttlSecondsAfterFinished",
-            "status.conditions.lastTransitionTime",
-            "status.conditions.message",
-            "status.conditions.reason",
-        ),
+        JOB: (*WHOLE_CONDITIONS, f"metadata.labels.{_REF}", "spec.ttlSecondsAfterFinished"),
     },
 )
-_GROUP: Final = kinds.guess("operators.coreos.com/v1", "OperatorGroup")
-"""A snapshot may hold it. It is not read from a live cluster."""
 _RETRY: Final = "operatorframework.io/bundle-unpack-min-retry-interval"
 _FAILED: Final = re.compile(r"bundle unpacking failed(?:\. Reason:| -) *(\w{1,60})", re.IGNORECASE)
 """How an InstallPlan, or in newer releases a Subscription, says that a Job failed."""
 _NAME_LENGTH: Final = 63
 """Characters of the hash: a label has no more. Older releases took all 64."""
-
-
-class UnpackFailure(NamedTuple):
-    """A failed Job whose result OLM keeps."""
-
-    cause: str
-    """As ``the failed unpack Job a/b still exists, ...``; empty: none is known."""
-    remedy: str
 
 
 def brief(words: str) -> str:
@@ -79,8 +64,10 @@ class _Bundle(NamedTuple):
 
 def failure(
     subscription: Object, plan: Object | None, words: str, cluster: Cluster
-) -> UnpackFailure | None:
-    """Return what keeps a bundle from being unpacked again; None: it is another fault.
+) -> Problem | None:
+    """Return what keeps a bundle from being unpacked again, a failed Job whose result OLM keeps, as
+    ``the failed unpack Job a/b still exists, ...``; without a reason where none is known. None: it
+    is another fault.
 
     Args:
         plan: the InstallPlan that failed; None: the Subscription says so, or it cannot be read.
@@ -104,10 +91,10 @@ def failure(
     if not again and (removed or _retries(subscription, cluster)):
         described = about("describe", own[0], JOB)
         what = "See that its image can be pulled. OLM tries it again by itself"
-        return UnpackFailure(cause, typed(what, described))
+        return Problem(cause, typed(what, described))
     pairs = ((job.label(_REF).text or job.name, job.name) for job in own)
     both = list(dict.fromkeys(name for pair in pairs for name in pair))
-    return UnpackFailure(cause, _removal(both, space, again))
+    return Problem(cause, _removal(both, space, again))
 
 
 def _deletion(subscription: Object, plan: Object | None) -> str:
@@ -169,26 +156,26 @@ def _older(job: Object, plan: Object | None) -> str:
 
 
 def _retries(subscription: Object, cluster: Cluster) -> bool:
-    groups = cluster.known(_GROUP, subscription.namespace)
+    groups = cluster.known(GROUP, subscription.namespace)
     return len(groups) == 1 and bool(groups[0].annotation(_RETRY).text)
 
 
 def _without_job(
     missing: Sequence[_Bundle], image: str, space: str, again: str, *, is_gone: bool
-) -> UnpackFailure:
+) -> Problem:
     if missing:  # the name follows from the image, although Jobs cannot be read
         found = [each.name[:_NAME_LENGTH] for each in missing]
         which = f"{names([f'{space}/{name}' for name in found], 300)}, if it still exists"
         cause = f"OLM does not unpack again while the failed unpack Job exists: {which}"
-        return UnpackFailure(cause, _removal(found, space, again))
+        return Problem(cause, _removal(found, space, again))
     if again and is_gone:
         what = f"See that {image} can be pulled; then delete the InstallPlan, which OLM makes again"
-        return UnpackFailure("", typed(what, again))
+        return Problem("", typed(what, again))
     where = ("-n", space) if space else ("-A",)
     then = ", then the InstallPlan" if again else ""
     both = f"the failed unpack Job and its ConfigMap{then}"
     what = f"See that {image} can be pulled; then delete {both}"
-    return UnpackFailure("", typed(what, shell("kubectl", "get", "jobs", *where, "-l", _REF)))
+    return Problem("", typed(what, shell("kubectl", "get", "jobs", *where, "-l", _REF)))
 
 
 def _removal(found: Sequence[str], space: str, again: str) -> str:

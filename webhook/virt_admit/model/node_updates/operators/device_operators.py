@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model import pod_owners
 from virt_admit.model.commands import argument, shell, typed, virtctl
@@ -25,6 +25,7 @@ from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import config_pool_updates, sriov_drains
 from virt_admit.model.node_updates.node_phases import Phase
+from virt_admit.model.node_updates.operators.cordons import Cordon
 
 CLUSTER_POLICY: Final = Kind(
     "nvidia.com", ("v1",), "clusterpolicies", "ClusterPolicy", namespaced=False
@@ -45,23 +46,6 @@ READS: Final[Reads] = union(
 )
 
 
-class DeviceWork(NamedTuple):
-    """What such an operator does to a node."""
-
-    by: str
-    """The operator; it may say for what."""
-    mark: str
-    """What on the node shows it."""
-    waits: str
-    """What it waits for, in whole sentences."""
-    ends: bool | None = None
-    """False: it does not end by itself. None: that is not known."""
-    remedy: str = ""
-    """What ends it, with a command. Empty: nothing is to be done."""
-    failed: bool = False
-    """Whether it has failed, so that it may not end by itself."""
-
-
 # --- drivers of NVIDIA ----------------------------------------------------------------------------
 
 _DRIVER: Final = re.compile(r"nvidia\.com/([a-z]{1,20})-driver-upgrade-state")
@@ -70,7 +54,7 @@ _AT_REST: Final = frozenset(("", "upgrade-done", "upgrade-required"))
 _FAILED: Final = "upgrade-failed"
 
 
-def driver_upgrade(node: Object, cluster: Cluster) -> DeviceWork | None:
+def driver_upgrade(node: Object, cluster: Cluster) -> Cordon | None:
     """Return what an operator of NVIDIA does to a node; None: nothing."""
     for key, state in sorted(node.labels.items()):
         found = _DRIVER.fullmatch(key)
@@ -81,12 +65,12 @@ def driver_upgrade(node: Object, cluster: Cluster) -> DeviceWork | None:
             continue
         operator = f"{_OPERATORS.get(found[1], 'an operator of NVIDIA')} for its driver upgrade"
         waits = "It uncordons the node itself when the new driver works."
-        work = DeviceWork(operator, f"{key}={state}", waits)
+        work = Cordon(operator, waits, mark=f"{key}={state}")
         return _failed_driver(node, key, work, cluster) if state == _FAILED else work
     return None
 
 
-def _failed_driver(node: Object, key: str, work: DeviceWork, cluster: Cluster) -> DeviceWork:
+def _failed_driver(node: Object, key: str, work: Cordon, cluster: Cluster) -> Cordon:
     """Return what became of a failed upgrade.
 
     The operator begins it again only when the label asks for it. It uncordons the node all the same
@@ -221,7 +205,7 @@ def _by_gpu(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 # --- the SR-IOV network operator ------------------------------------------------------------------
 
 
-def sriov(node: Object, cluster: Cluster) -> DeviceWork | None:
+def sriov(node: Object, cluster: Cluster) -> Cordon | None:
     """Return what the SR-IOV network operator does to a node; None: nothing.
 
     Up to 1.2 its daemon on the node drains it itself, with all its pods, and marks it Draining. Its
@@ -253,7 +237,7 @@ def sriov(node: Object, cluster: Cluster) -> DeviceWork | None:
     mark, by = f"{sriov_drains.STATE}={state}", _SRIOV if by_daemon else _BY_SRIOV
     if not kept:
         waits = f"{needs}, then uncordons the node itself.{_unpaused(node, state, cluster)}"
-        return DeviceWork(by, mark, f"{waits}{_queue(behind)}")
+        return Cordon(by, f"{waits}{_queue(behind)}", mark=mark)
     vms = names(vmi.full_name for vmi in kept)
     refused = f"{vms} cannot migrate, so KubeVirt refuses the eviction."
     way = typed(
@@ -261,7 +245,7 @@ def sriov(node: Object, cluster: Cluster) -> DeviceWork | None:
         "afterwards",
         virtctl("stop", kept[0].name, kept[0].namespace),
     )
-    return DeviceWork(by, mark, f"{needs}. {refused}{_queue(behind)}", False, way)
+    return Cordon(by, f"{needs}. {refused}{_queue(behind)}", False, way, mark=mark)
 
 
 def _unpaused(node: Object, state: str, cluster: Cluster) -> str:

@@ -62,11 +62,7 @@ def of(owner: Object, cluster: Cluster) -> EtcdLeftover | None:
     age = clock.since(since, cluster)
     if len(members) != 1 or healthy["status"].text != "False" or age is None or age < _JOINED:
         return None
-    own = [
-        each
-        for each in sorted(cluster.list(CAPI_MACHINE, owner.namespace), key=lambda each: each.name)
-        if machine_owners.title(each) == f"{owner.kind} {owner.name}"
-    ]
+    own = sorted(machine_owners.owned(owner, cluster), key=lambda each: each.name)
     waiting = [each for each in own if not machines.node_name(each) and not each.deleted]
     replaced = owner.at("status", "lastRemediation")
     when = clock.instant(replaced["time"].text or replaced["timestamp"].text)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import about, argument, kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock, node_health
@@ -31,6 +31,7 @@ from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
 from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates.operators import awaited_detaches
+from virt_admit.model.node_updates.operators.cordons import Cordon
 from virt_admit.model.scheduler.node_selectors import tolerates
 
 _POOL: Final = "karpenter.sh/nodepool"
@@ -80,23 +81,10 @@ _FORGOTTEN: Final = timedelta(hours=2)
 """
 
 
-class Removal(NamedTuple):
-    """A node that is being deleted, or is marked for that."""
-
-    state: str
-    """What is done to it and since when, as in ``is STATE``."""
-    waits: str = ""
-    """What keeps it, in whole sentences; empty: it is young, or not known."""
-    remedy: str = ""
-    """What ends it, with a command; empty: nothing is to be done now."""
-    mark: str = ""
-    """The finalizer or taint that shows it."""
-    ends: bool | None = False
-    """False: the wait does not end by itself. None: that is not known."""
-
-
-def of_node(node: Object, cluster: Cluster) -> Removal | None:
-    """Return the deletion of a node, or the mark of an autoscaler on it; None: neither is there."""
+def of_node(node: Object, cluster: Cluster) -> Cordon | None:
+    """Return the deletion of a node, or the mark of an autoscaler on it; None: neither is there.
+    Without a remedy, nothing is to be done now.
+    """
     if node.deleted:
         return _deletion(node, cluster)
     for taint in node.at("spec", "taints").items():
@@ -106,7 +94,7 @@ def of_node(node: Object, cluster: Cluster) -> Removal | None:
     return None
 
 
-def in_deletion(name: str, cluster: Cluster) -> Removal | None:
+def in_deletion(name: str, cluster: Cluster) -> Cordon | None:
     """Return the deletion of a node by its name; None: it is not being deleted, or not known."""
     node = find(cluster, NODE, "", name)
     return _deletion(node, cluster) if node is not None and node.deleted else None
@@ -128,15 +116,16 @@ def instead_of_return(name: str, cluster: Cluster) -> str:
 # --- a Node with a deletionTimestamp --------------------------------------------------------------
 
 
-def _deletion(node: Object, cluster: Cluster) -> Removal:
+def _deletion(node: Object, cluster: Cluster) -> Cordon:
     lasts = clock.since(node.metadata["deletionTimestamp"].text, cluster)
     state = f"being deleted{clock.lasts(lasts)}"
     held = [text for each in node.metadata["finalizers"].items() if (text := each.text)]
     mark = f"finalizer {names(held, 120)}" if held else ""
+    removal = Cordon("its deletion", ends=False, mark=mark, state=state)
     if lasts is None or lasts < PATIENCE or not held:
-        return Removal(state, mark=mark)
+        return removal
     if _KARPENTER in held:
-        return _karpenter(node, Removal(state, mark=mark), cluster)
+        return _karpenter(node, removal, cluster)
     here, unread = gather(vmis.on_node(cluster, node.name))
     there = f"VMs on it: {names((each.full_name for each in here), 80)}" if here else ""
     others = [pod.full_name for pod in _leaving(node, cluster)]
@@ -144,7 +133,7 @@ def _deletion(node: Object, cluster: Cluster) -> Removal:
     free = "" if unread else f"No VM is on it{also}"
     first = ". ".join(filter(None, (_why(held, node, cluster), there or free)))
     remedy = _guarded(node, bool(here or unread)) or _remedy(node, held, cluster)
-    return Removal(state, f"{first}." if first else "", remedy, mark)
+    return removal._replace(waits=f"{first}." if first else "", remedy=remedy)
 
 
 def _why(held: list[str], node: Object, cluster: Cluster) -> str:
@@ -225,7 +214,7 @@ def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 # --- Karpenter ------------------------------------------------------------------------------------
 
 
-def _karpenter(node: Object, removal: Removal, cluster: Cluster) -> Removal:
+def _karpenter(node: Object, removal: Cordon, cluster: Cluster) -> Cordon:
     """Return what Karpenter waits for before it ends a node, and the remedy; nothing while its pods
     leave.
     """
@@ -250,7 +239,7 @@ def _karpenter(node: Object, removal: Removal, cluster: Cluster) -> Removal:
     awaited = None if held else awaited_detaches.of_node(node, cluster, is_empty=is_empty)
     if awaited is not None:
         ends, until = _end_of_wait(node, cluster) if awaited.remedy else (None, "")
-        return removal._replace(waits=f"{awaited.waits}{until}.", remedy=awaited.remedy, ends=ends)
+        return removal._replace(waits=f"{awaited.reason}{until}.", remedy=awaited.remedy, ends=ends)
     if not held:
         forced = _forced(node, cluster)
         then = f" It deletes those that are left {forced}." if forced else ""
@@ -293,7 +282,7 @@ def _migrates(vmi: Object | None, cluster: Cluster) -> bool:
 
 
 def _limit(node: Object, it: str, cluster: Cluster) -> tuple[bool | None, str]:
-    """Return whether the wait of a node ends, as ``Removal.ends``, and how in words."""
+    """Return whether the wait of a node ends, as ``Cordon.ends``, and how in words."""
     pool = find(cluster, KARPENTER_NODE_POOL, "", node.labels.get(_POOL, ""))
     if pool is not None and not pool.at(*_LIMIT).present:
         return False, f", and NodePool {pool.name} sets no {_LIMIT[-1]}"
@@ -302,7 +291,7 @@ def _limit(node: Object, it: str, cluster: Cluster) -> tuple[bool | None, str]:
 
 
 def _end_of_wait(node: Object, cluster: Cluster) -> tuple[bool | None, str]:
-    """Return whether the wait for volumes ends, as ``Removal.ends``, and how, as a sentence."""
+    """Return whether the wait for volumes ends, as ``Cordon.ends``, and how, as a sentence."""
     forced = _forced(node, cluster)
     if forced:
         return None, f". It ends the instance {forced}"
@@ -350,7 +339,7 @@ def _vmi(pod: Object, cluster: Cluster) -> Object | None:
 # --- the cluster autoscaler -----------------------------------------------------------------------
 
 
-def _marked(node: Object, key: str, value: str, cluster: Cluster) -> Removal:
+def _marked(node: Object, key: str, value: str, cluster: Cluster) -> Cordon:
     """Return the mark of the autoscaler, which it forgets where it restarts at that moment.
 
     At its start it takes such marks off the nodes of its groups, older releases only off those that
@@ -359,11 +348,12 @@ def _marked(node: Object, key: str, value: str, cluster: Cluster) -> Removal:
     """
     lasts, mark = clock.elapsed(_time(value), cluster), f"taint {key}"
     state = f"marked for deletion by the cluster autoscaler{clock.lasts(lasts)}"
+    removal = Cordon(_BY_AUTOSCALER, ends=False, mark=mark, state=state)
     is_young = lasts is None or lasts < _FORGOTTEN
     if is_young or not node.is_true("Ready") or unlisted(cluster, POD):
-        return Removal(state, mark=mark)
+        return removal
     if _leave(node, cluster):
-        return Removal(state, mark=mark)
+        return removal
     cordoned = node.at("spec", "unschedulable").boolean is True
     uncordon = shell("kubectl", "uncordon", argument(node.name))
     waits = (
@@ -374,7 +364,10 @@ def _marked(node: Object, key: str, value: str, cluster: Cluster) -> Removal:
     words = f"once the autoscaler's log shows that it does not delete {node.name}, remove {mark}"
     also = f" and uncordon it ({uncordon})" if cordoned else ""
     untaint = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}-")
-    return Removal(state, waits, typed(f"{words}{also}", untaint), mark, ends=None)
+    return removal._replace(waits=waits, ends=None, remedy=typed(f"{words}{also}", untaint))
+
+
+_BY_AUTOSCALER: Final = "the cluster autoscaler, which deletes it"
 
 
 def _time(value: str) -> datetime | None:

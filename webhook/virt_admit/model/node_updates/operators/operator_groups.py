@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.evidence import writers
@@ -21,10 +21,11 @@ from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import count, names
+from virt_admit.model.problems import Problem
 
 TOO_MANY: Final = "TooManyOperatorGroups"
 """The reason of a ClusterServiceVersion that failed for this."""
-_GROUP: Final = kinds.guess("operators.coreos.com/v1", "OperatorGroup")
+GROUP: Final = kinds.guess("operators.coreos.com/v1", "OperatorGroup")
 """A snapshot may hold it. It is not read from a live cluster."""
 _COUNTED: Final = re.compile(r"more than one operator group\(?s?\)? are managing this namespace")
 """How an InstallPlan says it."""
@@ -32,33 +33,26 @@ _FEW: Final = 10
 """More groups than that fit into no command."""
 
 
-class SurplusGroups(NamedTuple):
-    """Several OperatorGroups in one namespace."""
-
-    words: str
-    remedy: str
-
-
 def is_blamed(words: str) -> bool:
     """Return whether an InstallPlan says that its namespace has several groups."""
     return _COUNTED.search(words) is not None
 
 
-def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> SurplusGroups | None:
+def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> Problem | None:
     """Return which groups a namespace has, and which of them is to go; None: it has one by now.
 
     Args:
         csv: the ClusterServiceVersion that is installed; None: it cannot be read.
     """
     found = sorted(
-        (each for each in cluster.known(_GROUP, namespace) if not each.deleted),
+        (each for each in cluster.known(GROUP, namespace) if not each.deleted),
         key=lambda each: (each.created, each.name),
     )
     if len(found) == 1:
         return None
     if not found:
         shown = shell("kubectl", "get", "operatorgroups", "-n", namespace)
-        return SurplusGroups(
+        return Problem(
             f"namespace {namespace} has several OperatorGroups",
             typed(
                 "Keep the OperatorGroup with which the operator worked, usually the oldest one, "
@@ -70,7 +64,7 @@ def surplus(namespace: str, csv: Object | None, cluster: Cluster) -> SurplusGrou
         f"namespace {namespace} has {count(len(found), 'OperatorGroup')}, of which OLM takes none: "
         f"{names([_described(each, cluster) for each in found], 300)}"
     )
-    return SurplusGroups(words, _remedy(found, namespace, csv))
+    return Problem(words, _remedy(found, namespace, csv))
 
 
 def _described(group: Object, cluster: Cluster) -> str:

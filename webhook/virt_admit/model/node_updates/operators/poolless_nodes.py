@@ -106,26 +106,25 @@ def _of_several(node: Object, own: Mapping[Object, Selector]) -> PoollessNode:
     kept = [label for label in labels.values() if label and not _is_of_pools(label)]
     masters = any(machine_pools.is_of_masters(pool) for pool in own)
     both = "if it needs the configuration of several, make one pool of their MachineConfigs"
+    command = about("label", node, NODE, "--list")
     if kept:
         way = (
             f"Let only one of these pools select {node.name}: change the nodeSelector of another, "
             f"and keep label {names(kept)} of the node, which has other uses"
         )
-        listed = about("label", node, NODE, "--list")
-        return PoollessNode(node, reason, typed(way, listed, both), pools)
-    if former is None or masters or not all(labels.values()):
+    elif former is None or masters or not all(labels.values()):
         which = "of these pools" if masters else "all of these pools but one"
         way = f"Remove from {node.name} the labels by which {which} select it"
-        listed = about("label", node, NODE, "--list")
-        return PoollessNode(node, reason, typed(way, listed, both), pools)
-    removed = [label for pool, label in labels.items() if pool != former.name]
-    drains = ", which then drains and reboots it to update it" if is_old else ""
-    way = (
-        f"Leave {node.name} to one of them: without label {names(removed)} it belongs to "
-        f"{former.name}{drains}"
-    )
-    remove = shell("kubectl", "label", "node", argument(node.name), *(f"{k}-" for k in removed))
-    return PoollessNode(node, reason, typed(way, remove, both), pools)
+    else:
+        removed = [label for pool, label in labels.items() if pool != former.name]
+        drains = ", which then drains and reboots it to update it" if is_old else ""
+        way = (
+            f"Leave {node.name} to one of them: without label {names(removed)} it belongs to "
+            f"{former.name}{drains}"
+        )
+        without = (f"{key}-" for key in removed)
+        command = shell("kubectl", "label", "node", argument(node.name), *without)
+    return PoollessNode(node, reason, typed(way, command, both), pools)
 
 
 def _former(node: Object, pools: Iterable[Object]) -> Object | None:

@@ -145,7 +145,7 @@ def of_operator(operator: Object, cluster: Cluster) -> ReleaseRefusal:
     words, reason = _flat(condition["message"].text), condition["reason"].text or ""
     pods = single_node_workloads.named_in(words, cluster)
     title = f"ClusterOperator {operator.name} is not Upgradeable{f' ({reason})' if reason else ''}"
-    why, remedy = (pods.words, pods.remedy) if pods is not None else ("", "")
+    why, remedy = (pods.reason, pods.remedy) if pods is not None else ("", "")
     if old := paused_pools.refused_for(operator, cluster):
         why, remedy = paused_pools.refusal(old)
     elif paused_pools.is_of_kubelets(operator):

@@ -8,7 +8,7 @@ pkg/rebalancer/rebalancer.go#WorkloadCorrectlyBalanced #RebalanceWorkloads (remo
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes.kinds import POD, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import claim_names
 
 READS: Final[Reads] = {
@@ -28,24 +29,19 @@ _WORKLOAD: Final = re.compile(
 _MARK: Final = "openshift.io/cluster-monitoring-drop-pvc"
 
 
-class SingleNode(NamedTuple):
-    """Which pods run on one node."""
+def named_in(words: str, cluster: Cluster) -> Problem | None:
+    """Return that the pods which a refusal means run on one node; None: it means none, or they are
+    on several nodes.
 
-    words: str
-    """As ``pods a, b of shop all run on n1``."""
-    remedy: str
-    """Empty: the operator does not move them."""
-
-
-def named_in(words: str, cluster: Cluster) -> SingleNode | None:
-    """Return the pods that a refusal means; None: it means none, or they are on several nodes."""
+    Without a remedy, their operator does not move them.
+    """
     for namespace, key, value in _WORKLOAD.findall(words):
         pods = sorted(_pods(namespace, key, value, cluster), key=lambda pod: pod.name)
         nodes = {pod.at("spec", "nodeName").text for pod in pods}
         if len(pods) > 1 and len(nodes) == 1:
             which = names(pod.name for pod in pods)
             where = f"pods {which} of {namespace} all run on {nodes.pop()}"
-            return SingleNode(where, _moved(pods[-1], words))
+            return Problem(where, _moved(pods[-1], words))
     return None
 
 

@@ -18,7 +18,7 @@ kubernetes-sigs/cluster-api:api/controlplane/kubeadm/v1beta1/condition_consts.go
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -26,7 +26,7 @@ from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.evidence import condition_words, status_errors
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     DEPLOYMENT,
@@ -108,17 +108,15 @@ def of(owner: Object, cluster: Cluster) -> StandingControlPlane | None:
     rolling, failing = _rolling(owner), _failing(owner, cluster)
     if owner.deleted or rolling is None or failing is None or not _is_long(rolling, cluster):
         return None
-    machines = [
-        each
-        for each in sorted(cluster.list(CAPI_MACHINE, owner.namespace), key=_age)
-        if machine_owners.title(each) == f"{owner.kind} {owner.name}"
-    ]
+    machines = machine_owners.owned(owner, cluster)
     if not machines or any(each.deleted or not node_name(each) for each in machines):
         return None  # it goes on, or it waits for that Machine
     if any(_is_new(each, cluster) for each in machines):
         return None
-    if paused_clusters.of_member(owner, cluster) or _is_told(owner, cluster):
+    if paused_clusters.of_member(owner, cluster):
         return None
+    if owner.kind == KUBEADM.kind and etcd_leftovers.of(owner, cluster) is not None:
+        return None  # which says it
     old = [each for each in machines if _is_old(each, owner)]
     version = cut(owner.at("spec", "version").text or "", 40)
     to = f" to {version}" if version else ""
@@ -155,10 +153,6 @@ def held(cluster: Cluster) -> tuple[StandingControlPlane, ...]:
     return tuple(found)
 
 
-def _age(machine: Object) -> tuple[str, str]:
-    return machine.created, machine.name
-
-
 def _is_new(machine: Object, cluster: Cluster) -> bool:
     """Return whether a Machine was made or got its node so short ago that the roll-out goes on."""
     made = clock.since(machine.created, cluster)
@@ -166,13 +160,8 @@ def _is_new(machine: Object, cluster: Cluster) -> bool:
     return (made is not None and made < _PATIENCE) or (changed is not None and changed < _JOINS)
 
 
-def _is_told(owner: Object, cluster: Cluster) -> bool:
-    return owner.kind == KUBEADM.kind and etcd_leftovers.of(owner, cluster) is not None
-
-
 def _is_long(condition: Field, cluster: Cluster) -> bool:
-    length = clock.since(condition["lastTransitionTime"].text, cluster)
-    return length is not None and length >= _PATIENCE
+    return clock.has_lasted(condition["lastTransitionTime"].text, _PATIENCE, cluster)
 
 
 def _rolling(owner: Object) -> Field | None:
@@ -183,14 +172,11 @@ def _rolling(owner: Object) -> Field | None:
 
 def _failing(owner: Object, cluster: Cluster) -> Field | None:
     """Return the condition that says why a roll-out stands, etcd first; None: none does."""
-    found = [each for each in _conditions(owner) if _is_wrong(each, owner)]
+    status = owner["status"]
+    every = (*status["conditions"].items(), *status.at("v1beta2", "conditions").items())
+    found = [each for each in every if _is_wrong(each, owner)]
     found.sort(key=lambda each: "etcd" not in (each["type"].text or "").lower())
     return next((each for each in found if _is_long(each, cluster)), None)
-
-
-def _conditions(owner: Object) -> Iterator[Field]:
-    yield from owner.at("status", "conditions").items()
-    yield from owner.at("status", "v1beta2", "conditions").items()
 
 
 def _is_wrong(condition: Field, owner: Object) -> bool:
@@ -309,29 +295,39 @@ def _without_api_server(machines: Sequence[Object], cluster: Cluster) -> list[Ob
     nodes = [machine_nodes.node_name(each, cluster) for each in machines]
     if unlisted(cluster, POD) or not all(find(cluster, NODE, "", each) for each in nodes):
         return None
-    runs = {
-        pod.at("spec", "nodeName").text
-        for pod in cluster.known(POD, "kube-system")
-        if not pod.ended and any(pod.labels.get(label) == _API_SERVER for label in _APP)
-    }
+    runs = cluster.cached(_api_servers)
     if not runs:
         return None
     return [each for each, node in zip(machines, nodes, strict=True) if node not in runs]
 
 
+def _api_servers(cluster: Cluster) -> frozenset[str]:
+    """Return the nodes on which an API server runs."""
+    pods = (pod for pod in cluster.known(POD, "kube-system") if not pod.ended)
+    labelled = (pod for pod in pods if any(pod.labels.get(label) == _API_SERVER for label in _APP))
+    return frozenset(pod.at("spec", "nodeName").text or "" for pod in labelled)
+
+
 def _updated(remedy: str, cluster: Cluster) -> str:
     """Return a remedy with the update of the provider, if it may be a release with the fault."""
-    images = (
-        _IMAGE.search(container["image"].text or "")
-        for each in gather(cluster.list(DEPLOYMENT))[0]
-        for container in each.at("spec", "template", "spec", "containers").items()
-    )
-    found = next(filter(None, images), None)
-    if found is not None and tuple(map(int, found.groups())) >= _FIXED:
+    found = cluster.cached(_release)
+    if found is not None and found >= _FIXED:
         return remedy
-    runs = f" ({'.'.join(found.groups())} runs)" if found is not None else ", if it is older"
+    is_run = f" ({'.'.join(map(str, found))} runs)" if found is not None else ""
+    runs = is_run or ", if it is older"
     fixed = ".".join(map(str, _FIXED))
     return (
         f"{remedy}; the roll-out then goes on. Update the Talos control plane provider to {fixed} "
         f"or later{runs}, as it may stop at the next Machine as well"
     )
+
+
+def _release(cluster: Cluster) -> tuple[int, ...] | None:
+    """Return the release of the provider that runs; None: it is not known."""
+    images = (
+        _IMAGE.search(container["image"].text or "")
+        for each in cluster.known(DEPLOYMENT)
+        for container in each.at("spec", "template", "spec", "containers").items()
+    )
+    found = next(filter(None, images), None)
+    return tuple(map(int, found.groups())) if found is not None else None

@@ -30,7 +30,6 @@ from virt_admit.model.kubernetes.kinds import (
     CDI,
     DEPLOYMENT,
     FLEET_BUNDLE,
-    HARVESTER_UPGRADE,
     JOB,
     KUBEVIRT,
     MANAGED_CHART,
@@ -79,15 +78,10 @@ _WORDS: Final = 200
 
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the upgrade of Harvester that waits for a chart."""
-    under_way = {
-        each.name
-        for each in harvester_upgrades.upgrades(cluster)
-        if each.kind == HARVESTER_UPGRADE.kind
-    }
-    for upgrade in cluster.known(HARVESTER_UPGRADE) if under_way else ():
+    for upgrade in harvester_upgrades.starting(cluster):
         stage, since = harvester_upgrades.stage(upgrade)
-        lasts = clock.since(clock.stamp(since), cluster)
-        if upgrade.name in under_way and stage == _STAGE and lasts is not None and lasts >= _USUAL:
+        lasts = clock.elapsed(since, cluster) if stage == _STAGE else None
+        if lasts is not None and lasts >= _USUAL:
             late = _waiting(cluster)[:1]
             waits = [_described(chart, _GOES_ON, cluster) for chart in late]
             if not late:

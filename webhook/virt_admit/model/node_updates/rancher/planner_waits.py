@@ -19,20 +19,15 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, RANCHER_CLUSTER
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.node_updates import update_orders
 from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 from virt_admit.model.remediation import machine_drain
 
-_SAYS: Final = (
-    "status.conditions.reason",
-    "status.conditions.message",
-    "status.conditions.lastTransitionTime",
-)
 READS: Final[Reads] = union(
     clock.READS,
     machine_nodes.READS,
-    {CAPI_MACHINE: (*CONDITIONS, *_SAYS), RANCHER_CLUSTER: ("status.conditions",)},
+    {CAPI_MACHINE: WHOLE_CONDITIONS, RANCHER_CLUSTER: ("status.conditions",)},
 )
 _PROBES: Final = re.compile(r"\bwaiting for probes: ([\w-]+(?:, [\w-]+)*)")
 

@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, VMI, Kind
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import cordoners
-from virt_admit.model.node_updates.cordoners import Cordon
+from virt_admit.model.node_updates.operators.cordons import Cordon
 from virt_admit.model.remediation import machine_drain
 from virt_admit.reports.drain import report as drain_report
 from virt_admit.reports.drain import surroundings
@@ -119,7 +119,8 @@ def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     before = upgrade.before_nodes or None
     because = rehearsed.because(upgrade, name)
     closed = next((each.reason for each in upgrade.closed if each.node == name), None)
-    return UpgradeOfNode(upgrade.possible, because, begin, end, stops, before, closed)
+    place = begin, end, stops, before, closed
+    return UpgradeOfNode(upgrade.possible, because, *place, upgrade.stopped)
 
 
 def _rules(

@@ -51,6 +51,8 @@ class UpgradeOfNode:
     """Why no VM of another node can go to this one now, as ``upgrade`` says. Null:
     it may take one.
     """
+    stays_stopped: int = 0
+    """The number of VMs of all nodes that it shuts down for good: what a possible upgrade costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

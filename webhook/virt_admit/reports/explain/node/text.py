@@ -12,6 +12,7 @@ from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.sanitize import indented
 from virt_admit.reports.columns import table
 from virt_admit.reports.drain import text as drain_text
+from virt_admit.reports.drain.words import cost, yes
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.node.collect import NodeForecasts
@@ -101,10 +102,15 @@ def _value(text: str | None) -> str:
     return "none" if text is None else text or "empty"
 
 
+def _yes(stopped: int) -> str:
+    """Return that an upgrade is possible, with its cost as ``upgrade`` and ``drain`` say it."""
+    return f"{yes(stopped).lower()}:{cost(stopped)}" if stopped else "yes"
+
+
 def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str, str]]:
     """Yield the place of the node in an upgrade. ``said``: what the report has told above."""
     found = report.upgrade
-    yield "possible", {True: "yes", False: "no", None: UNKNOWN}[found.possible]
+    yield "possible", {True: _yes(found.stays_stopped), False: "no", None: UNKNOWN}[found.possible]
     if found.because is not None and found.because not in found.stops:
         notes = (Said(ABOVE, note) for note in report.drain.notes)
         yield "because", once(found.because, (*said, *notes))

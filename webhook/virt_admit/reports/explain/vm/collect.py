@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.drain import drain_plan, vm_events
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.drain.starts import faulted_volumes, rejected_pods
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_motion
@@ -164,10 +165,13 @@ def _start(found: FoundVm, cluster: Cluster, unseen: list[str]) -> Placement | N
 def _open(
     found: FoundVm, placement: Placement, cluster: Cluster, unseen: list[str]
 ) -> tuple[str, ...] | None:
-    """Return the nodes that take a VM, without those whose kubelets reject its pods; None: not
-    known which these are.
+    """Return the nodes that take a VM, without those whose kubelets reject its pods or where all
+    starts fail; None: not known which these are.
     """
     nodes = placement.certain
+    bad = failed_starts.bad_node(found.vm, found.vmi, cluster) if found.vm is not None else ""
+    if nodes is not None and bad:
+        return tuple(name for name in nodes if name != bad)
     rejected = rejected_pods.of_vm(found.vm, found.vmi, cluster) if found.vm is not None else None
     if nodes is None or rejected is None or (found.vmi is not None and vmis.running(found.vmi)):
         return nodes

@@ -25,6 +25,7 @@ from virt_admit.forecasts.drain.guests import (
     failing_probes,
     frozen_guests,
     paused_guests,
+    restart_guard,
 )
 from virt_admit.forecasts.drain.starts import (
     evicted_launchers,
@@ -296,7 +297,8 @@ def _unplugged(vmi: Object, cluster: Cluster) -> Iterator[str]:
         if found := stuck.get(name):
             yield f"volume {name}: {found.reason}. {capital(found.remedy)}"
         else:
-            last = "" if changed_disks.brief(vmi, cluster) else ", else restart the VM"
+            restart = f", else restart the VM{restart_guard.later(vmi, cluster)}"
+            last = "" if changed_disks.brief(vmi, cluster) else restart
             lasts = f"If that lasts, unmount it in the guest{last}"
             yield f"volume {name} is unplugged and not detached yet (phase {phase}). {lasts}"
 
@@ -366,10 +368,7 @@ def _data_volumes(found: FoundVm, cluster: Cluster) -> Iterator[str]:
     """Yield the data volumes that are not finished: KubeVirt does not start a VM before."""
     for volume in vms.vmi_spec(found.obj)["volumes"].items():
         name = volume.at("dataVolume", "name").text
-        try:
-            obj = cluster.get(DATA_VOLUME, found.namespace, name) if name else None
-        except Unseen:
-            continue
+        obj = find(cluster, DATA_VOLUME, found.namespace, name)
         phase = obj.at("status", "phase").text if obj is not None else None
         if obj is None or phase in (None, "Succeeded"):
             continue

@@ -18,7 +18,7 @@ from virt_admit.forecasts.placement.refusals import refusal_remedies, unreached_
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import kubectl, shell, typed
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CLUSTER_INSTANCETYPE, INSTANCETYPE, VM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -85,12 +85,7 @@ def _is_known_nowhere(resource: str, refusals: dict[str, str], cluster: Cluster)
 
 
 def _vm(obj: Object, cluster: Cluster) -> Object | None:
-    if kinds.of(obj) is VM:
-        return obj
-    try:
-        return vmis.owner_vm(obj, cluster)
-    except Unseen:
-        return None
+    return obj if kinds.of(obj) is VM else vmis.known_vm(obj, cluster)
 
 
 def _own(vmi: ExpandedVmi, resource: str) -> Field | None:

@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.lookups import find, grouped
+from virt_admit.model.lookups import fields, find, grouped
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates.operators import device_operators, paused_operands
 from virt_admit.model.node_updates.operators.paused_operands import PausedOperand
@@ -139,8 +139,8 @@ def passed_through(device: str, cluster: Cluster) -> frozenset[str]:
 
 
 def _capacity(node: str, device: str, cluster: Cluster) -> int:
-    found = find(cluster, NODE, "", node)
-    return amount(device, found.at("status", "capacity", device).value) if found is not None else 0
+    capacity = fields(cluster, NODE, "", node).at("status", "capacity")
+    return amount(device, capacity[device].value)
 
 
 def may_start(node: str, device: str, cluster: Cluster) -> bool:

@@ -24,7 +24,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.units import parse_duration
 from virt_admit.model.kubevirt.instances import migratability, vms
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.resources import show
@@ -272,10 +272,10 @@ def _late(download: Object, phase: str, called: str, cluster: Cluster) -> Proble
 
 def _limit(download: Object, cluster: Cluster) -> timedelta:
     """Return after which time Velero cancels a download."""
-    restore = find(cluster, _RESTORE, download.namespace, download.owned_by("Restore"))
-    given = restore.at("spec", "itemOperationTimeout").value if restore is not None else None
+    restore = fields(cluster, _RESTORE, download.namespace, download.owned_by("Restore"))
     try:
-        return timedelta(microseconds=parse_duration(given) / 1000)
+        given = parse_duration(restore.at("spec", "itemOperationTimeout").value)
+        return timedelta(microseconds=given / 1000)
     except ValueError:
         return _OPERATION
 

@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, PV, PVC, ST
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME, Reads
 from virt_admit.model.kubevirt.settings.running_release import may_be_managed
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import names
 
 AT_ONCE: Final = "cdi.kubevirt.io/storage.bind.immediate.requested"
@@ -161,8 +161,7 @@ def _asks(namespace: str, claim: str, cluster: Cluster, cdi: Object | None) -> O
 
 
 def _class(namespace: str, claim: str, cluster: Cluster) -> Object | None:
-    found = find(cluster, PVC, namespace, claim)
-    name = found.at("spec", "storageClassName").text if found is not None else None
+    name = fields(cluster, PVC, namespace, claim).at("spec", "storageClassName").text
     return find(cluster, STORAGE_CLASS, "", name)
 
 

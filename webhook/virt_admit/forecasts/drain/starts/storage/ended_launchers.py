@@ -11,7 +11,7 @@ kubevirt/kubevirt#18287.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states_motion
 from virt_admit.model.commands import argument, shell, typed
@@ -19,18 +19,12 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 
 _SAYS: Final = "Unable to determine virt-launcher UID"
 
 
-class EndedLaunchers(NamedTuple):
-    """Why virt-handler does not find the launcher of a VMI, and what ends that."""
-
-    words: str
-    remedy: str
-
-
-def of(vmi: Object, cluster: Cluster) -> EndedLaunchers | None:
+def of(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return which ended pods hide the launcher of a VMI from virt-handler; None: none is known."""
     said, node = stuck_starts.unsynchronized(vmi), vmi.at("status", "nodeName").text
     ended = _ended(vmi, cluster) if _SAYS.lower() in said.lower() else ()
@@ -49,7 +43,7 @@ def of(vmi: Object, cluster: Cluster) -> EndedLaunchers | None:
         f"delete only the launcher {pods} ended; KubeVirt with kubevirt#18287 does not name such "
         "pods"
     )
-    return EndedLaunchers(words, typed(ways, delete))
+    return Problem(words, typed(ways, delete))
 
 
 def _ended(vmi: Object, cluster: Cluster) -> Sequence[Object]:

@@ -12,18 +12,19 @@ pkg/virt-controller/watch/clone/clone.go#verifyPVCBound).
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PVC, VM, VOLUME_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, is_absent
+from virt_admit.model.problems import Problem
 
 _RESTORE: Final = "restore.kubevirt.io/name"
 _SOURCE_VM: Final = "restore.kubevirt.io/source-vm-name"
@@ -44,14 +45,7 @@ _KEEPS_UNTIL_BOUND: Final = Version(1, 2)
 """KubeVirt keeps the snapshot of a clone until its claims are bound from here on."""
 
 
-class LostSource(NamedTuple):
-    """Why the source of a claim cannot be copied, and what ends that."""
-
-    reason: str
-    remedy: str
-
-
-def of(claim: Object, said: str, cluster: Cluster) -> LostSource | None:
+def of(claim: Object, said: str, cluster: Cluster) -> Problem | None:
     """Return why what a claim copies is refused; None: nothing, or for another cause.
 
     ``said``: the last error of the provisioner.
@@ -72,24 +66,14 @@ def of(claim: Object, said: str, cluster: Cluster) -> LostSource | None:
             f"{what} is being deleted{_kept(found, cluster)}. The provisioner refuses it, so "
             "this does not end by itself"
         )
-        return LostSource(words, typed(_again(claim, cluster), described))
+        return Problem(words, typed(_again(claim, cluster), described))
     if _names(_MISSING, said, name):
         words = f"{what} does not exist, so this does not end by itself"
         claimed = kubectl("describe", PVC, claim.name, claim.namespace)
-        return LostSource(words, typed(_again(claim, cluster), claimed))
+        return Problem(words, typed(_again(claim, cluster), claimed))
     if _names(_NOT_READY, said, name):
-        return LostSource(
-            f"{what} is not ready{_error(found)}", typed("see why it is not", described)
-        )
+        return Problem(f"{what} is not ready{_error(found)}", typed("see why it is not", described))
     return None
-
-
-def _is_gone(vm: str, namespace: str, cluster: Cluster) -> bool:
-    """Return whether a VM is known not to exist."""
-    try:
-        return cluster.get(VM, namespace, vm) is None
-    except Unseen:
-        return False
 
 
 def _names(pattern: re.Pattern[str], said: str, name: str) -> bool:
@@ -117,7 +101,7 @@ def _again(claim: Object, cluster: Cluster) -> str:
     if not (claim.annotations.get(_RESTORE) or "").startswith("clone-"):
         return "create the disk again from a source that exists and stays"
     named = claim.labels.get(_SOURCE_VM)
-    if named and _is_gone(named, claim.namespace, cluster):
+    if named and is_absent(cluster, VM, claim.namespace, named):
         return (
             f"create the disk again from another copy, because VM {named}, which was cloned, does "
             "not exist any more"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -21,7 +21,8 @@ from virt_admit.model.kubernetes.kinds import DATA_VOLUME, HARVESTER_UPGRADE, PV
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.lookups import find, volume_of
+from virt_admit.model.lookups import csi_of, find
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.resources import amount
 
 READS: Final[Reads] = {
@@ -57,17 +58,7 @@ _CEPH: Final = ".rbd.csi.ceph.com"
 _CRON: Final = "cdi.kubevirt.io/dataImportCron"
 
 
-class PartialImage(NamedTuple):
-    """That the rest of an attempt keeps an image from its claim, and what ends that."""
-
-    reason: str
-    remedy: str
-    brief: str
-
-
-def of_failure(
-    why: str, disk: Object, claims: Collection[str], cluster: Cluster
-) -> PartialImage | None:
+def of_failure(why: str, disk: Object, claims: Collection[str], cluster: Cluster) -> Problem | None:
     """Return that an image would fit into the claim of a disk; None: it would not, or the disk
     fails for another cause.
 
@@ -89,21 +80,21 @@ def of_failure(
     begin = f'"{found[0]}", although claim {target.name} has {size}'
     brief = f"image size {image} is larger than the free {free}, although the claim has {size}"
     if not _is_its_own(target, cluster):
-        return PartialImage(
+        return Problem(
             f"{begin}. Its file system may be shared with other volumes, which use the rest, or "
             "an interrupted attempt has left a part of the image there",
             typed(
                 f"free space on the file system of claim {target.name}",
                 about("describe", target, PVC),
             ),
-            f"{brief} (its file system may be shared with other volumes)",
+            brief=f"{brief} (its file system may be shared with other volumes)",
         )
-    return PartialImage(
+    return Problem(
         f"{begin}: the rest of it is used, as by a part of the image that an interrupted attempt "
         "has left, which CDI does not remove. It does not end by itself, and a larger claim is not "
         "needed",
         made_again(disk, cluster),
-        f"{brief}: an interrupted attempt has left a part of the image there",
+        brief=f"{brief}: an interrupted attempt has left a part of the image there",
     )
 
 
@@ -124,8 +115,7 @@ def _target(disk: Object, claims: Collection[str], cluster: Cluster) -> Object |
 
 def _is_its_own(claim: Object, cluster: Cluster) -> bool:
     """Return whether no other volume is certainly on the file system of a claim."""
-    volume = volume_of(claim, cluster)
-    driver = volume.at("spec", "csi", "driver").text if volume is not None else None
+    driver = csi_of(claim, cluster)["driver"].text
     return driver is not None and (driver in _OWN or driver.endswith(_CEPH))
 
 

@@ -135,16 +135,16 @@ def problem(
         return _full(claim, storage_class, cluster)
     lost = lost_sources.of(claim, said, cluster) or small_claims.of(claim, said, cluster)
     if lost is not None:
-        return Problem(lost.reason, lost.remedy, ProblemCause.NOT_REPORTED)
+        return Problem(lost.reason, typed(lost.remedy, lost.command), ProblemCause.NOT_REPORTED)
     if _SELECTOR.search(said) and claim.at("spec", "selector").is_map:
         return _selective(claim, storage_class)
     if (pod := forbidden_pods.of(said)) is not None:
         return _forbidden(claim, storage_class, pod, cluster)
     error = _CLASS.sub("", said)
     if refused := refused_modes.of(claim, storage_class, error, cluster):
-        return Problem(refused.reason, refused.remedy, ProblemCause.NOT_REPORTED)
+        return refused._replace(cause=ProblemCause.NOT_REPORTED)
     if (offline := trident_backends.of_class(storage_class, error, cluster)) is not None:
-        reason = f"Trident has no backend for class {storage_class.name}: {offline.words}"
+        reason = f"Trident has no backend for class {storage_class.name}: {offline.reason}"
         return Problem(reason, offline.remedy, ProblemCause.NOT_REPORTED)
     why = cut_middle(error, _LONGEST)
     if refusing_storage.HANGS.search(said):

@@ -29,8 +29,9 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import storage, vms
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import cut_middle
+from virt_admit.model.problems import Problem
 
 _BLOCKS: Final = ("storage", "pvc")
 READS: Final[Reads] = {
@@ -68,13 +69,6 @@ _LONGEST: Final = 160
 _FILESYSTEM: Final = "Filesystem"
 
 
-class RefusedMode(NamedTuple):
-    """What a claim asks for and does not get, and what ends that."""
-
-    reason: str
-    remedy: str
-
-
 class _Asked(NamedTuple):
     """One access mode with one volume mode."""
 
@@ -82,7 +76,7 @@ class _Asked(NamedTuple):
     volume: str
 
 
-def of(claim: Object, storage_class: Object, said: str, cluster: Cluster) -> RefusedMode | None:
+def of(claim: Object, storage_class: Object, said: str, cluster: Cluster) -> Problem | None:
     """Return which modes of a claim are refused; None: it is refused for another cause.
 
     ``said``: the last error of the provisioner, without its frame.
@@ -98,7 +92,7 @@ def of(claim: Object, storage_class: Object, said: str, cluster: Cluster) -> Ref
         f"it asks for {asked.access} with volumeMode {asked.volume}, which provisioner {driver} of "
         f"class {storage_class.name} refuses: {cut_middle(_FRAME.sub('', said), _LONGEST)}"
     )
-    return RefusedMode(
+    return Problem(
         reason, _remedy(claim, asked, _instead(asked, storage_class.name, said, cluster), cluster)
     )
 
@@ -129,8 +123,7 @@ def _other_class(asked: _Asked, storage_class: str, cluster: Cluster) -> str:
     if refusing is None:
         return ""
     for profile in sorted(cluster.known(STORAGE_PROFILE), key=lambda each: each.name):
-        other = find(cluster, STORAGE_CLASS, "", profile.name)
-        driver = other["provisioner"].text if other is not None else None
+        driver = fields(cluster, STORAGE_CLASS, "", profile.name)["provisioner"].text
         if driver in (None, _STATIC, refusing["provisioner"].text):
             continue
         if asked in _given(profile):

@@ -14,13 +14,13 @@ import re
 from typing import Final
 
 from virt_admit.forecasts.placement.components import node_pods
-from virt_admit.forecasts.placement.components.drivers.driver_causes import DriverCause
 from virt_admit.model.commands import about, merge_patch, nested, typed
 from virt_admit.model.evidence import writers
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
     node_pods.READS,
@@ -46,7 +46,7 @@ _KNOWS_KEY: Final = 7
 _CSI: Final = ("spec", "security", "cephx", "csi")
 
 
-def cause(driver: str, where: str, error: str, cluster: Cluster) -> DriverCause | None:
+def cause(driver: str, where: str, error: str, cluster: Cluster) -> Problem | None:
     """Return that ceph-csi cannot read its keys; None: nothing says so.
 
     ``where``: the cluster as the volume names it, which Rook does by the namespace.
@@ -60,7 +60,7 @@ def cause(driver: str, where: str, error: str, cluster: Cluster) -> DriverCause 
     if ceph.at("spec", "external", "enable").boolean:
         return None
     release = _release(driver, cluster)
-    if release is not None and _can_read(release[1]):
+    if release is not None and release[1] >= _READS_KEY and release[1] != _LACKS_IT:
         return None
     generation = keys["keyGeneration"].integer
     of = f" (generation {generation})" if generation is not None else ""
@@ -69,7 +69,7 @@ def cause(driver: str, where: str, error: str, cluster: Cluster) -> DriverCause 
         f"ceph-csi cannot log in to Ceph: the CSI keys of CephCluster {ceph.full_name} are of type "
         f"{_NEW}{of}, which ceph-csi {which} cannot read"
     )
-    return DriverCause(words, _remedy(ceph, keys["priorKeyCount"].integer or 0, cluster))
+    return Problem(words, _remedy(ceph, keys["priorKeyCount"].integer or 0, cluster))
 
 
 def _release(driver: str, cluster: Cluster) -> tuple[str, tuple[int, ...]] | None:
@@ -79,10 +79,6 @@ def _release(driver: str, cluster: Cluster) -> tuple[str, tuple[int, ...]] | Non
         if found := _IMAGE.search(container["image"].text or ""):
             return found[1], tuple(int(part) for part in found.groups()[1:])
     return None
-
-
-def _can_read(release: tuple[int, ...]) -> bool:
-    return release >= _READS_KEY and release != _LACKS_IT
 
 
 def _remedy(ceph: Object, prior: int, cluster: Cluster) -> str:

@@ -28,7 +28,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import CSI_DRIVER, NODE, PV, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find, volume_of
+from virt_admit.model.lookups import fields, find, volume_of
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem
 
@@ -142,9 +142,11 @@ def of_volume(name: str, error: str, cluster: Cluster) -> DriverFault | None:
 
 
 def without_handle(name: str, error: str, cluster: Cluster) -> str:
-    """Return an error without the long handle of its volume, which would push the cause out."""
-    volume = find(cluster, PV, "", name)
-    handle = (volume.at("spec", "csi", "volumeHandle").text or "") if volume is not None else ""
+    """Return an error without the clause that only names its volume, and without the long handle of
+    it, which would push the cause out.
+    """
+    error = re.sub(rf"(?<![\w.-])(?:Controller\w+ failed for )?{re.escape(name)}: ", "", error)
+    handle = fields(cluster, PV, "", name).at("spec", "csi", "volumeHandle").text or ""
     return error.replace(handle, "…") if len(handle) > _SHORT and handle != name else error
 
 
@@ -305,7 +307,7 @@ def _fault(
     begin = (
         f"CSI driver {scope.driver}{ATTACHES_NONE}{_of(scope, cluster)}for {clock.duration(lasts)}"
     )
-    brief = f"{begin}: {cause.words if cause is not None else said}"
+    brief = f"{begin}: {cause.reason if cause is not None else said}"
     reason = f"{brief} ({_innermost(said)})" if cause is not None else brief
     remedy = cause.remedy if cause is not None else _remedy(scope.driver, cluster)
     claims = tuple(sorted({name for each in most if (name := _claim(each.volume))}))
@@ -368,8 +370,7 @@ def _recent(attachment: Object, volume: Object, cluster: Cluster) -> str:
 def _names_node(error: str, attachment: Object, cluster: Cluster) -> bool:
     """Return whether an error is about the node: then others may get the volume."""
     name = attachment.at("spec", "nodeName").text or ""
-    node = find(cluster, NODE, "", name)
-    addresses = node.at("status", "addresses").items() if node is not None else ()
+    addresses = fields(cluster, NODE, "", name).at("status", "addresses").items()
     return any(
         each and each in error for each in (name, *(each["address"].text for each in addresses))
     )

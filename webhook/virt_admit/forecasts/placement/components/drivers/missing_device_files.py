@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.forecasts.placement.components.driver_daemons import HANDLER
-from virt_admit.model.commands import argument, logs_of, shell, typed
+from virt_admit.model.commands import kubectl, logs_of, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import fields
 from virt_admit.model.messages import cut_middle, names
+from virt_admit.model.problems import Problem
 
 _PERMITTED: Final = "spec.configuration.permittedHostDevices"
 READS: Final[Reads] = {
@@ -55,14 +56,7 @@ _LISTS: Final = ("pciHostDevices", "mediatedDevices", "usb")
 _LONGEST: Final = 160
 
 
-class MissingDeviceFile(NamedTuple):
-    """A device file that a container needs and its node lacks."""
-
-    what: str
-    remedy: str
-
-
-def of_pod(pod: Object, said: str, cluster: Cluster) -> MissingDeviceFile | None:
+def of_pod(pod: Object, said: str, cluster: Cluster) -> Problem | None:
     """Return the device file that the node of a pod lacks, by the words of its kubelet; None: they
     name none that a device plugin gives out.
     """
@@ -75,21 +69,21 @@ def of_pod(pod: Object, said: str, cluster: Cluster) -> MissingDeviceFile | None
     own = all(each.startswith(_KUBEVIRT) or _is_own(each, cluster) for each in resources)
     quoted, of = cut_middle(said, _LONGEST), f" for {names(resources)}"
     if own and path.startswith(_CDEV) and versions.kubevirt_version(cluster) == _UNCHECKED:
-        return MissingDeviceFile(f"{quoted}. {_of_release(of, node, cluster)}", _UPDATE)
+        return Problem(f"{quoted}. {_of_release(of, node, cluster)}", _UPDATE)
     plugin = "KubeVirt's device plugin" if own else "A device plugin"
     what = f"{quoted}. {plugin} gives it that file{of}, which {node} lacks"
-    handler = next((each for each in node_pods.of_node(node, cluster) if _is_handler(each)), None)
+    there = node_pods.of_node(node, cluster)
+    handler = next((each for each in there if node_pods.daemon(each) == HANDLER), None)
     words = f"see on {node} why {path} is missing (a driver that is not bound, another kernel)"
     if not own or handler is None:
         further = "then restart that device plugin, which looks for its devices again"
-        return MissingDeviceFile(what, typed(f"{words}, {further}", _describe(node)))
+        return Problem(what, typed(f"{words}, {further}", kubectl("describe", NODE, node)))
     then = f"then restart pod {handler.name}, which looks for its devices again"
-    return MissingDeviceFile(what, typed(f"{words}, {then}", logs_of(handler)))
+    return Problem(what, typed(f"{words}, {then}", logs_of(handler)))
 
 
 def _of_release(of: str, node: str, cluster: Cluster) -> str:
-    own = find(cluster, NODE, "", node)
-    kernel = own.at("status", "nodeInfo", "kernelVersion").text if own is not None else ""
+    kernel = fields(cluster, NODE, "", node).at("status", "nodeInfo", "kernelVersion").text
     return (
         f"KubeVirt {_UNCHECKED} gives it that file{of} also where the kernel makes none "
         f"(CONFIG_VFIO_DEVICE_CDEV), as that of {node}{f' ({kernel})' if kernel else ''}"
@@ -100,14 +94,6 @@ _UPDATE: Final = (
     "update KubeVirt to a release with its pull request 18905, or boot the nodes with these "
     "devices with a kernel that has CONFIG_VFIO_DEVICE_CDEV"
 )
-
-
-def _describe(node: str) -> str:
-    return shell("kubectl", "describe", "node", argument(node))
-
-
-def _is_handler(pod: Object) -> bool:
-    return node_pods.daemon(pod) == HANDLER
 
 
 def _resources(pod: Object, path: str) -> Iterator[str]:

@@ -42,7 +42,7 @@ _DENIED: Final = re.compile(
 class RefusedMount(NamedTuple):
     """An NFS server that refuses a node."""
 
-    words: str
+    reason: str
     remedy: str
     of_node: bool
     """Whether other nodes mount volumes of this export."""

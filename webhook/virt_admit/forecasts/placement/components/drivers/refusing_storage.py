@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, LONGHORN_VOLUME, POD, PVC
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.lookups import find, find_named, grouped, volume_of
+from virt_admit.model.lookups import csi_of, find, find_named, grouped
 from virt_admit.model.messages import command_of, cut, names
 from virt_admit.model.problems import Problem
 
@@ -71,19 +71,11 @@ def problem(namespace: str, claim: str, cluster: Cluster) -> Problem | None:
     """Return why the storage of a claim refuses reads or writes; None: its object does not say so,
     or is not known.
     """
-    csi = csi_of(namespace, claim, cluster)
+    csi = csi_of(find(cluster, PVC, namespace, claim), cluster)
     driver, ceph = csi["driver"].text or "", _behind(csi, cluster)
     if ceph is not None:
         return of_ceph(ceph, cluster, files=driver.endswith(_FILES))
     return _of_longhorn(csi["volumeHandle"].text, claim, cluster) if driver == LONGHORN else None
-
-
-def csi_of(namespace: str, claim: str, cluster: Cluster) -> Field:
-    """Return the driver and the handle of the volume behind a claim; absent: it has none,
-    or that could not be read.
-    """
-    volume = volume_of(find(cluster, PVC, namespace, claim), cluster)
-    return volume.at("spec", "csi") if volume is not None else Field(None)
 
 
 def of_class(storage_class: Object, cluster: Cluster) -> Problem | None:
@@ -111,7 +103,7 @@ def _ceph(driver: str, where: str, cluster: Cluster) -> Object | None:
 
 def ceph_of(namespace: str, claim: str, cluster: Cluster) -> Object | None:
     """Return the Ceph cluster in which a claim has its volume; None: none, or it is not known."""
-    return _behind(csi_of(namespace, claim, cluster), cluster)
+    return _behind(csi_of(find(cluster, PVC, namespace, claim), cluster), cluster)
 
 
 def _behind(csi: Field, cluster: Cluster) -> Object | None:
@@ -176,7 +168,7 @@ def doubt(namespace: str, claims: Iterable[str], cluster: Cluster) -> Problem | 
         Unseen: the Ceph cluster of a claim cannot be read.
     """
     for claim in claims:
-        csi = csi_of(namespace, claim, cluster)
+        csi = csi_of(find(cluster, PVC, namespace, claim), cluster)
         if csi["driver"].text == LONGHORN and (
             faulted := _of_longhorn(csi["volumeHandle"].text, claim, cluster)
         ):

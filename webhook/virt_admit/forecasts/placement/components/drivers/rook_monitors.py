@@ -26,8 +26,9 @@ from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, DEPLOYMENT, NODE, PO
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubernetes.selectors import IN, Selector, parse
+from virt_admit.model.kubernetes.selectors import IN, parse
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.node_selectors import NodeSelector, parse_node_selector
 from virt_admit.model.scheduler.pod_terms import REQUIRED, PodTerm
@@ -73,7 +74,7 @@ class LostMonitor(NamedTuple):
     pod: Object
     pin: LostPin
     age: timedelta
-    unreplaced: UnreplacedMonitor
+    unreplaced: Problem
 
     @property
     def owner(self) -> str:
@@ -96,19 +97,12 @@ def of_cluster(ceph: Object, cluster: Cluster) -> Iterator[LostMonitor]:
         found = of_pod(pod, cluster) if pin is not None and pin.gone else None
         if pin is not None and pin.renamed:
             remedy = lost_pins.remedy(pod, pin, cluster)
-            found = UnreplacedMonitor("No other node can take this pod", remedy)
+            found = Problem("No other node can take this pod", remedy)
         if pin is not None and found is not None and age is not None and age >= _REPLACED:
             yield LostMonitor(pod, pin, age, found)
 
 
-class UnreplacedMonitor(NamedTuple):
-    """Why Rook replaces no monitor, and what lets it."""
-
-    why: str
-    remedy: str
-
-
-def of_pod(pod: Object, cluster: Cluster) -> UnreplacedMonitor | None:
+def of_pod(pod: Object, cluster: Cluster) -> Problem | None:
     """Return why Rook does not replace a monitor whose node does not exist; None: the pod is none,
     or its CephCluster is not known.
     """
@@ -124,18 +118,18 @@ def of_pod(pod: Object, cluster: Cluster) -> UnreplacedMonitor | None:
     if check["disabled"].boolean or (check["timeout"].text or "").rstrip("hms") == "0":
         why = f"CephCluster {ceph.name} turns the replacement of monitors off (healthCheck)"
         words = "set a timeout such as 10m in its spec.healthCheck.daemonHealth.mon"
-        return UnreplacedMonitor(why, _edited(words, ceph, "healthCheck"))
+        return Problem(why, _edited(words, ceph, "healthCheck"))
     return _of_placement(pod, ceph, operators, cluster)
 
 
-def _of_operator(operators: list[Object], cluster: Cluster) -> UnreplacedMonitor | None:
+def _of_operator(operators: list[Object], cluster: Cluster) -> Problem | None:
     """Return that the operator of Rook does not run; None: it does, or that is not known."""
     if any(_is_ready(each) for each in operators):
         return None
     if operators:
         first = operators[0]
         why = f"Rook would replace it, but its operator (pod {first.full_name}) is not ready"
-        return UnreplacedMonitor(why, typed("repair the operator", about("describe", first, POD)))
+        return Problem(why, typed("repair the operator", about("describe", first, POD)))
     if unlisted(cluster, POD):
         return None
     why = "Rook would replace it, but no pod of its operator exists"
@@ -143,16 +137,16 @@ def _of_operator(operators: list[Object], cluster: Cluster) -> UnreplacedMonitor
     if len(own) != 1:
         only = f"--field-selector=metadata.name={_OPERATOR}"
         see = shell("kubectl", "get", "deployments", "-A", only)
-        return UnreplacedMonitor(why, typed("start the operator again", see))
+        return Problem(why, typed("start the operator again", see))
     if own[0].at("spec", "replicas").integer == 0:
         words = "start the operator again, unless it is stopped for a repair that still lasts"
         start = about("scale", own[0], DEPLOYMENT, "--replicas=1")
-        return UnreplacedMonitor(f"{why} (0 replicas)", typed(words, start))
+        return Problem(f"{why} (0 replicas)", typed(words, start))
     see = about("describe", own[0], DEPLOYMENT)
-    return UnreplacedMonitor(why, typed("see why its Deployment makes none", see))
+    return Problem(why, typed("see why its Deployment makes none", see))
 
 
-def _skipped(ceph: Object, cluster: Cluster) -> UnreplacedMonitor | None:
+def _skipped(ceph: Object, cluster: Cluster) -> Problem | None:
     """Return that Rook checks no monitor while one of them has the label for that."""
     every = (*cluster.known(DEPLOYMENT, ceph.namespace), *cluster.known(POD, ceph.namespace))
     marked = [each for each in every if each.labels.get("app") == _MON and _SKIP in each.labels]
@@ -161,10 +155,10 @@ def _skipped(ceph: Object, cluster: Cluster) -> UnreplacedMonitor | None:
     own = f"{_MON}-{_letter(marked[0])}"
     why = f"Rook replaces no monitor while one has the label {_SKIP} ({marked[0].name})"
     off = kubectl("label", DEPLOYMENT, own, ceph.namespace, f"{_SKIP}-")
-    return UnreplacedMonitor(why, typed("take it off once the work on that one has ended", off))
+    return Problem(why, typed("take it off once the work on that one has ended", off))
 
 
-def _minority(ceph: Object, cluster: Cluster) -> UnreplacedMonitor | None:
+def _minority(ceph: Object, cluster: Cluster) -> Problem | None:
     """Return that too few monitors are ready for Rook to replace one; None: that is not known."""
     pods = [
         each
@@ -180,7 +174,7 @@ def _minority(ceph: Object, cluster: Cluster) -> UnreplacedMonitor | None:
         "bring another monitor or its node back; if none can come back, restore the quorum as in "
         "Rook's disaster recovery"
     )
-    return UnreplacedMonitor(why, typed(words, about("describe", ceph, CEPH_CLUSTER)))
+    return Problem(why, typed(words, about("describe", ceph, CEPH_CLUSTER)))
 
 
 def _is_ready(pod: Object) -> bool:
@@ -189,7 +183,7 @@ def _is_ready(pod: Object) -> bool:
 
 def _of_placement(
     pod: Object, ceph: Object, operators: list[Object], cluster: Cluster
-) -> UnreplacedMonitor | None:
+) -> Problem | None:
     new, filters = _canary(pod, ceph), candidates.scheduler(cluster)
     placement = filters.place(new)
     free = filters.place(replace(new, node_affinity=None)).certain
@@ -197,14 +191,14 @@ def _of_placement(
     zoned = any(ceph.at("spec", "mon", each).present for each in _ZONED)
     if unlisted(cluster, POD) or zoned or placement.certain != ():
         why = "Rook replaces a monitor of a node that does not exist, but has not done so"
-        return UnreplacedMonitor(why, typed("see why in the log of its operator", log))
+        return Problem(why, typed("see why in the log of its operator", log))
     if not free or new.node_affinity is None:
         why = "Rook finds no node for another monitor"
         words = (
             f"add a node that the placement of CephCluster {ceph.name} allows, or free one that "
             "has no monitor"
         )
-        return UnreplacedMonitor(why, typed(words, log))
+        return Problem(why, typed(words, log))
     demanded = _demanded(new.node_affinity)
     others = {
         each.at("spec", "nodeName").text
@@ -222,11 +216,11 @@ def _of_placement(
     why = f"Rook finds no node for another monitor: CephCluster {ceph.name} {what}"
     if demanded is None or not _is_free(demanded[0], nodes[fitting[0]], ceph):
         words = f"let the mon placement allow a node such as {fitting[0]}, and Rook moves it there"
-        return UnreplacedMonitor(why, _edited(words, ceph, "placement"))
+        return Problem(why, _edited(words, ceph, "placement"))
     last = f"label a node that may hold it, such as {fitting[0]}, and Rook moves the monitor"
     key, value = demanded
     command = shell("kubectl", "label", "node", argument(fitting[0]), f"{key}={value}")
-    return UnreplacedMonitor(why, typed(last, command))
+    return Problem(why, typed(last, command))
 
 
 def _is_free(key: str, node: Object, ceph: Object) -> bool:
@@ -251,7 +245,9 @@ def _canary(pod: Object, ceph: Object) -> Pod:
     shared = mon["allowMultiplePerNode"].boolean and (
         ceph.at("spec", "network", "provider").text != "host"
     )
-    apart = PodTerm(HOSTNAME, _monitors(), frozenset((pod.namespace,)), None)
+    apart = PodTerm(
+        HOSTNAME, parse({"matchLabels": {"app": _MON}}), frozenset((pod.namespace,)), None
+    )
     tolerations = [item.value for each in both for item in each["tolerations"].items()]
     return replace(
         scheduled_pods.read(pod),
@@ -263,10 +259,6 @@ def _canary(pod: Object, ceph: Object) -> Pod:
         anti_affinity=() if shared else (apart,),
         spread=(),
     )
-
-
-def _monitors() -> Selector:
-    return parse({"matchLabels": {"app": _MON}})
 
 
 def _demanded(affinity: NodeSelector) -> tuple[str, str] | None:

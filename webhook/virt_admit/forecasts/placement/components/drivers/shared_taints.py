@@ -251,9 +251,7 @@ def _of_podmon(
 
 def _has_podmon(pod: Object) -> bool:
     """Return whether a pod is the one of podmon on its node."""
-    return bool(pod.owned_by("DaemonSet")) and any(
-        each["name"].text == _PODMON for each in pod.at("spec", "containers").items()
-    )
+    return bool(pod.owned_by("DaemonSet")) and pod.at("spec", "containers").named(_PODMON).present
 
 
 def _passes(taint: Field) -> bool:

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.placement.components import node_pods
-from virt_admit.forecasts.placement.components.drivers.driver_causes import DriverCause
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
@@ -25,6 +24,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
+from virt_admit.model.problems import Problem
 
 DRIVER: Final = "csi.trident.netapp.io"
 READS: Final[Reads] = union(
@@ -42,9 +42,10 @@ _LONGEST: Final = 130
 _NAMED: Final = re.compile(r"(?i)\bbackend (\S+) is not online")
 
 
-def cause(driver: str, uuid: str, error: str, cluster: Cluster) -> DriverCause | None:
+def cause(driver: str, uuid: str, error: str, cluster: Cluster) -> Problem | None:
     """Return the backend that is not online, of a volume that Trident does not attach; None:
-    nothing says so.
+    nothing says so. The reason is a clause, ``TridentBackend trident/tbe-1 (backend nas) is
+    failed``, and is never shortened.
 
     ``uuid``: the backend as the volume names it.
     """
@@ -53,11 +54,11 @@ def cause(driver: str, uuid: str, error: str, cluster: Cluster) -> DriverCause |
         return None
     for backend in offline(cluster):
         if backend["backendUUID"].text == uuid or backend["backendName"].text == named[1]:
-            return DriverCause(words(backend), remedy(cluster))
+            return Problem(words(backend), remedy(cluster))
     return None
 
 
-def of_class(storage_class: Object, error: str, cluster: Cluster) -> DriverCause | None:
+def of_class(storage_class: Object, error: str, cluster: Cluster) -> Problem | None:
     """Return the backend that is not online, where Trident finds none for a class; None: nothing
     says so, or the class does not ask for it.
 
@@ -75,10 +76,10 @@ def of_class(storage_class: Object, error: str, cluster: Cluster) -> DriverCause
     config = _config(backend, cluster)
     if fits >= _POOLS and len(fitting) == 1 and not unlisted(cluster, TRIDENT_BACKEND):
         failed = _failed(backend, config, cluster)
-        return failed if fits == _SURE else failed._replace(words=f"{_MAYBE}{failed.words}")
+        return failed if fits == _SURE else failed._replace(reason=f"{_MAYBE}{failed.reason}")
     look = about("describe", backend, TRIDENT_BACKEND)
     way = f"see whether class {storage_class.name} is to use this backend, and why it is not online"
-    return DriverCause(f"{_MAYBE}{_why(backend, config)}", typed(way, look))
+    return Problem(f"{_MAYBE}{_why(backend, config)}", typed(way, look))
 
 
 _MAYBE: Final = "this may be because "
@@ -147,17 +148,17 @@ def _why(backend: Object, config: Object | None) -> str:
     return f"{words(backend)} ({config.kind} {config.full_name}: {said})"
 
 
-def _failed(backend: Object, config: Object | None, cluster: Cluster) -> DriverCause:
+def _failed(backend: Object, config: Object | None, cluster: Cluster) -> Problem:
     """Return that a backend of a class is not online, and what brings it back."""
     why = _why(backend, config)
     if config is None or config.at("status", "lastOperationStatus").text != "Failed":
-        return DriverCause(why, remedy(cluster))
+        return Problem(why, remedy(cluster))
     secret = config.at("spec", "credentials", "name").text
     if not (secret and _LOGIN.search(config.at("status", "message").words)):
-        return DriverCause(why, remedy(cluster))
+        return Problem(why, remedy(cluster))
     edit = shell("kubectl", "edit", "secret", argument(secret), "-n", config.namespace)
     way = f"put a valid login into Secret {secret}, after which Trident updates its backend"
-    return DriverCause(why, typed(way, edit))
+    return Problem(why, typed(way, edit))
 
 
 def _config(backend: Object, cluster: Cluster) -> Object | None:

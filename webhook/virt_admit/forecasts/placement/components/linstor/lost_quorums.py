@@ -11,7 +11,7 @@ piraeusdatastore/piraeus-ha-controller:README.md, :pkg/agent/agent.go #manageOwn
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import events
@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import claim_names
 
 READS: Final[Reads] = {
@@ -36,17 +37,11 @@ _COMPONENT: Final = "app.kubernetes.io/component"
 _CONTROLLER: Final = "linstor-controller"
 
 
-class LostQuorum(NamedTuple):
-    """What the taint of a node without quorum means."""
+def of_taint(key: str, cluster: Cluster) -> Problem | None:
+    """Return what the taint means; None: it is another one.
 
-    words: str
-    remedy: str
-    command: str
-    """Empty: the controller of LINSTOR, which has its client, is not known."""
-
-
-def of_taint(key: str, cluster: Cluster) -> LostQuorum | None:
-    """Return what the taint means; None: it is another one."""
+    Without a command: the controller of LINSTOR, which has its client, is not known.
+    """
     if key != _KEY:
         return None
     volumes = names(dict.fromkeys(_volumes(cluster)))
@@ -60,7 +55,7 @@ def of_taint(key: str, cluster: Cluster) -> LostQuorum | None:
         "connected or UpToDate): LINSTOR then removes the taint, and sets it again if it is "
         "removed by hand"
     )
-    return LostQuorum(words, remedy, client(cluster))
+    return Problem(words, remedy, command=client(cluster))
 
 
 def _volumes(cluster: Cluster) -> Iterator[str]:
@@ -92,12 +87,17 @@ def _of(found: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def client(cluster: Cluster, *options: str) -> str:
-    """Return the command that lists the resources of LINSTOR; empty: its controller, which has the
-    client, is not known.
+    """Return the command that lists the resources of LINSTOR; empty: as below."""
+    return linstor(cluster, "resource", "list", *options)
+
+
+def linstor(cluster: Cluster, *words: str) -> str:
+    """Return a command for the client of LINSTOR; empty: its controller, which has the client, is
+    not known.
     """
     for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
         runs = pod.at("status", "phase").text == "Running"
         if runs and pod.labels.get(_COMPONENT) == _CONTROLLER:
-            listed = ("--", "linstor", "resource", "list", *options)
-            return shell("kubectl", "exec", argument(pod.name), "-n", pod.namespace, *listed)
+            run = ("--", "linstor", *words)
+            return shell("kubectl", "exec", argument(pod.name), "-n", pod.namespace, *run)
     return ""

@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.longhorn import longhorn_disks
-from virt_admit.forecasts.placement.components.longhorn.held_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.longhorn.longhorn_disks import LonghornDisk
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, node_health
@@ -83,7 +83,6 @@ def awaited(volume: Object, cluster: Cluster) -> HeldVolume | None:
         f"it waits{since} for backing image {_called(image)} on the disks of its replicas "
         f"(copies: {states or 'none'}){why}",
         typed("see how its copies get on", about("describe", image, LONGHORN_BACKING_IMAGE)),
-        lasts=False,
     )
 
 
@@ -119,14 +118,16 @@ def without_copy(image: Object, cluster: Cluster) -> HeldVolume | None:
         on = down.node.name
         back = f"bring {on} back. If its disk is lost, {_again(image)}"
         looked = about("describe", down.node, LONGHORN_NODE)
-        return HeldVolume(f"{reason} until {on} is back", typed(back, looked), lasts=False)
+        return HeldVolume(f"{reason} until {on} is back", typed(back, looked))
     if _is_made_again(image):
         refetched = _source(image) == _DOWNLOAD and states == {_FAILED}
         end = "; Longhorn tries to download it again by itself" if refetched else ""
         looked = about("describe", image, LONGHORN_BACKING_IMAGE)
         way = typed("see why Longhorn gets no copy of it ready", looked)
-        return HeldVolume(f"{reason}{end}", way, lasts=False)
-    return HeldVolume(f"{reason}; this does not end by itself", _remedy(image, gone, disks))
+        return HeldVolume(f"{reason}{end}", way)
+    return HeldVolume(
+        f"{reason}; this does not end by itself", _remedy(image, gone, disks), lasts=True
+    )
 
 
 def on_disk(uuid: str, cluster: Cluster) -> Iterator[str]:

@@ -14,8 +14,8 @@ import re
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.longhorn import volume_users
-from virt_admit.forecasts.placement.components.longhorn.held_volumes import HeldVolume
 from virt_admit.model.commands import merge_patch
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
@@ -28,7 +28,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find, grouped
+from virt_admit.model.lookups import fields, grouped
 
 READS: Final[Reads] = {
     LONGHORN_VOLUME: (
@@ -85,7 +85,7 @@ def of(volume: Object, cluster: Cluster) -> HeldVolume | None:
         f"stop the VM; then take that migration out of the status of the volume ({patch}), and "
         "start the VM once the volume stays detached"
     )
-    return HeldVolume(reason, way)
+    return HeldVolume(reason, way, lasts=True)
 
 
 def _may_be_used(volume: Object, left: str, cluster: Cluster) -> bool:
@@ -124,8 +124,8 @@ def _engines(cluster: Cluster) -> dict[str, list[Object]]:
 
 def _known_fault(volume: Object, cluster: Cluster) -> str:
     """Return which release of Longhorn ends such a migration; empty: this one should."""
-    setting = find(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
-    release = _RELEASE.match(setting["value"].text or "") if setting is not None else None
+    setting = fields(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
+    release = _RELEASE.match(setting["value"].text or "")
     if release is not None and tuple(map(int, release.groups())) >= _FIXED:
         return ""
     return ", a fault that Longhorn 1.10 corrects"

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubernetes.workloads import CONTAINERS
+from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.lookups import grouped, maker_of
 from virt_admit.model.messages import cut_middle
+from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import resources
 
 READS: Final[Reads] = {
@@ -33,28 +34,22 @@ _NO_ROOM: Final = re.compile(
 _LONGEST: Final = 160
 
 
-class RefusedPod(NamedTuple):
-    """Why the kubelet refused a pod, and what makes room for it."""
+def of_pod(pod: Object, cluster: Cluster) -> Problem | None:
+    """Return why the kubelet refused a pod, as ``OutOfcpu, its pod requests 960m of cpu, and 7360m
+    of 8 are in use``; None: it did not.
 
-    why: str
-    """``OutOfcpu, its pod requests 960m of cpu, and 7360m of 8 are in use``."""
-    way: str
-    """``free 320m of cpu on w3, where Deployment batch/render requests 6600m``; empty: it is not
-    for its room, which the reason tells.
+    The remedy makes room for it: ``free 320m of cpu on w3, where Deployment batch/render requests
+    6600m``. It is empty where the room is not the cause.
     """
-
-
-def of_pod(pod: Object, cluster: Cluster) -> RefusedPod | None:
-    """Return why the kubelet refused a pod; None: it did not."""
     status = pod["status"]
     reason, said = status["reason"].text or "", status["message"].words.removeprefix(_FRAME)
-    started = any(True for kind in CONTAINERS for _ in status[kind].items())
+    started = any(True for _ in container_statuses(pod))
     if status["phase"].text != "Failed" or not reason or started:
         return None
     full = _NO_ROOM.search(said)
     if full is None:
         words = cut_middle(said.rstrip(". "), _LONGEST)
-        return RefusedPod(f"{reason}: {words}" if words else reason, "")
+        return Problem(f"{reason}: {words}" if words else reason, "")
     name, node = full[1], pod.at("spec", "nodeName").text or "its node"
     wanted, used, most = (int(each) for each in full.groups()[1:])
     amounts = [resources.show(name, each) for each in (wanted, used, most)]
@@ -64,7 +59,7 @@ def of_pod(pod: Object, cluster: Cluster) -> RefusedPod | None:
         f"{reason}, its pod requests {amounts[0]} of {name}, and {amounts[1]} of {amounts[2]} are "
         "in use"
     )
-    return RefusedPod(why, way)
+    return Problem(why, way)
 
 
 def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:

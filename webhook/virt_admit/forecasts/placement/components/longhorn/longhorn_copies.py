@@ -13,7 +13,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_SETTING
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find, grouped
+from virt_admit.model.lookups import fields, grouped
 
 READS: Final[Reads] = {
     LONGHORN_REPLICA: ("spec.volumeName", "spec.nodeID", "spec.healthyAt", "spec.failedAt")
@@ -63,6 +63,6 @@ def volumes_by_node(cluster: Cluster) -> Mapping[str, set[str]]:
 
 def release(volume: Object, cluster: Cluster) -> tuple[int, ...]:
     """Return the numbers of the release of Longhorn; empty: not known."""
-    known = find(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
-    numbers = _VERSION.match(known["value"].text or "") if known is not None else None
+    setting = fields(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
+    numbers = _VERSION.match(setting["value"].text or "")
     return tuple(map(int, numbers.groups())) if numbers else ()

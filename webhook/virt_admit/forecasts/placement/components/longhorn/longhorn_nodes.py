@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes.kinds import LONGHORN_NODE, LONGHORN_VOLUME
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.lookups import find_named
 from virt_admit.model.messages import cut_middle
+from virt_admit.model.problems import Problem
 
 DRIVER: Final = "driver.longhorn.io"
 READS: Final[Reads] = {
@@ -57,16 +58,9 @@ _CHECKS: Final[dict[str, _Check]] = {
 """The conditions that are True on a healthy node, those first that any error may come from."""
 
 
-class LonghornReport(NamedTuple):
-    """A condition of Longhorn's Node that explains an error."""
-
-    words: str
-    """``Longhorn reports of w2: Multipathd False (MultipathdIsRunning)``."""
-    remedy: str
-
-
-def report(node: str, error: str, cluster: Cluster) -> LonghornReport | None:
-    """Return which condition of a node explains an error; None: it reports none that does.
+def report(node: str, error: str, cluster: Cluster) -> Problem | None:
+    """Return which condition of a node explains an error, as ``Longhorn reports of w2: Multipathd
+    False (MultipathdIsRunning)``; None: it reports none that does.
 
     Longhorn reports multipathd also where its devices are excluded, and packages that few volumes
     need.
@@ -84,7 +78,7 @@ def report(node: str, error: str, cluster: Cluster) -> LonghornReport | None:
         )
         why = ": ".join(filter(None, (found["reason"].text, said)))
         remedy = typed(check.remedy.format(node), about("describe", own, LONGHORN_NODE))  # type: ignore[arg-type]
-        return LonghornReport(
+        return Problem(
             f"Longhorn reports of {node}: {kind} False{f' ({why})' if why else ''}", remedy
         )
     return None

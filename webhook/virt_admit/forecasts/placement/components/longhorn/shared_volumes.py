@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_admit.forecasts.placement.components.busy_volumes import BusyVolume
+from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.model.commands import about, kubectl, merge_patch, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find, find_named
+from virt_admit.model.lookups import fields, find, find_named
 
 _NETWORK: Final = "endpoint-network-for-rwx-volume"
 _SHARED: Final = "storage-network"
@@ -38,7 +38,7 @@ READS: Final[Reads] = {
 }
 
 
-def without_address(volume: str, cluster: Cluster) -> BusyVolume | None:
+def without_address(volume: str, cluster: Cluster) -> HeldVolume | None:
     """Return why no further node can mount a volume; None: its NFS server has an address, or
     it has no such server.
     """
@@ -52,7 +52,7 @@ def without_address(volume: str, cluster: Cluster) -> BusyVolume | None:
         see = typed(
             "see what Longhorn reports of the volume", about("describe", own, LONGHORN_VOLUME)
         )
-        return BusyVolume(words, see, lasts=True)
+        return HeldVolume(words, see, lasts=True)
     words += f", because Longhorn's setting {_NETWORK} is empty"
     shared = _value(_SHARED, own, cluster)
     if not shared or _value(_WAS_SHARED, own, cluster) != "true":
@@ -60,11 +60,11 @@ def without_address(volume: str, cluster: Cluster) -> BusyVolume | None:
             f"set {_NETWORK} to the network that it had, if that was not on purpose",
             about("edit", network, LONGHORN_SETTING),
         )
-        return BusyVolume(words, see, lasts=True)
+        return HeldVolume(words, see, lasts=True)
     words += f" while {_WAS_SHARED} is true"
     command = merge_patch(LONGHORN_SETTING, _NETWORK, own.namespace, {"value": shared})
     back = f"set {_NETWORK} back to {shared}"
-    return BusyVolume(words, typed(back, command, _after_that(own, cluster)), lasts=True)
+    return HeldVolume(words, typed(back, command, _after_that(own, cluster)), lasts=True)
 
 
 def _after_that(own: Object, cluster: Cluster) -> str:
@@ -87,5 +87,4 @@ def _after_that(own: Object, cluster: Cluster) -> str:
 
 
 def _value(name: str, volume: Object, cluster: Cluster) -> str:
-    found = find(cluster, LONGHORN_SETTING, volume.namespace, name)
-    return (found["value"].text or "") if found is not None else ""
+    return fields(cluster, LONGHORN_SETTING, volume.namespace, name)["value"].text or ""

@@ -9,7 +9,7 @@ troubleshooting-volume-cannot-attach-due-to-orphan-pending-node-id-or-longhorn-u
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from virt_admit.forecasts.placement.components.longhorn import volume_users
 from virt_admit.model.commands import about, argument, json_patch, shell, typed
@@ -26,25 +26,18 @@ _BY_HAND: Final = "longhorn-api"
 """The type of the tickets that are made on Longhorn's page, or by its API."""
 
 
-class KeptVolume(NamedTuple):
-    """What is known of the node where tickets keep a volume."""
-
-    words: str
-    """``, where no pod uses it``; empty: one may."""
-    remedy: str
-    """What takes the volume off that node."""
-
-
 def kept(
     volume: Object, on: str, attachment: Object, tickets: Mapping[str, Field], cluster: Cluster
-) -> KeptVolume:
-    """Return what is known of the node where these tickets keep a volume."""
+) -> tuple[str, str]:
+    """Return what is known of the node where these tickets keep a volume, ``, where no pod uses
+    it`` (empty: one may), and what takes the volume off that node.
+    """
     described = about("describe", attachment, LONGHORN_ATTACHMENT)
     by_hand = all(each["type"].text == _BY_HAND for each in tickets.values())
     if find(cluster, NODE, "", on) is None or node_health.silence_now(on, cluster):
         silent = node_health.silent_for(on, cluster)
         see = shell("virt-admit", "explain", argument(f"node/{on}")) if silent else described
-        return KeptVolume(
+        return (
             f", which {silent}" if silent else "",
             typed(
                 (f"detach the volume on Longhorn's page only once {on} is off; " if by_hand else "")
@@ -53,12 +46,12 @@ def kept(
             ),
         )
     if not _is_unused(volume, on, cluster):
-        return KeptVolume("", typed(f"end what uses the volume on {on}", described))
+        return "", typed(f"end what uses the volume on {on}", described)
     unused = ", where no pod uses it"
     if not by_hand:
-        return KeptVolume(unused, typed(f"see why it is not detached from {on}", described))
+        return unused, typed(f"see why it is not detached from {on}", described)
     steps = [Patch("remove", Path("spec", "attachmentTickets", each)) for each in tickets]
-    return KeptVolume(
+    return (
         unused,
         typed(
             "take that ticket out, with a detach on Longhorn's page or with this patch, unless an "

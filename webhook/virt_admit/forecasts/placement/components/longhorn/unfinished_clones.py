@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.longhorn import (
     longhorn_copies,
     unhealthy_volumes,
     unplaced_replicas,
 )
-from virt_admit.forecasts.placement.components.longhorn.held_volumes import HeldVolume
 from virt_admit.model.commands import about, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -66,11 +66,11 @@ def of(name: str, error: str, cluster: Cluster) -> HeldVolume | None:
         return _asked_again(volume, error, cluster)
     short = unplaced_replicas.of(volume, cluster)
     if short is not None and volume.at("status", "cloneStatus", "state").text == _COPIED:
-        return HeldVolume(f"it {what}, and {short.why}", short.remedy)
+        return HeldVolume(f"it {what}, and {short.why}", short.remedy, lasts=True)
     engine = next((each for each in cluster.known(LONGHORN_ENGINE) if _is_of(each, volume)), None)
     if engine is None:
         see = about("describe", volume, LONGHORN_VOLUME)
-        return HeldVolume(f"it {what}", typed("see why it is not done", see), lasts=False)
+        return HeldVolume(f"it {what}", typed("see why it is not done", see))
     parts = engine.at("status", "cloneStatus")
     failed = (parts[each]["error"].words for each in sorted(parts.map))
     why = cut_middle(next(filter(None, failed), ""), _LONGEST)
@@ -78,7 +78,7 @@ def of(name: str, error: str, cluster: Cluster) -> HeldVolume | None:
     source = find_named(cluster, LONGHORN_VOLUME, volume.at(*_SOURCE).text)
     if why and source is not None:  # Longhorn tries again by itself
         way = typed("remove that cause at its source", about("describe", source, LONGHORN_VOLUME))
-    return HeldVolume(f"it {what}{f': {why}' if why else ''}", way, lasts=False)
+    return HeldVolume(f"it {what}{f': {why}' if why else ''}", way)
 
 
 def _asked_again(volume: Object, error: str, cluster: Cluster) -> HeldVolume | None:
@@ -100,10 +100,10 @@ def _asked_again(volume: Object, error: str, cluster: Cluster) -> HeldVolume | N
     attacher = find(cluster, DEPLOYMENT, volume.namespace, _ATTACHER)
     if attacher is None:
         see = about("describe", volume, LONGHORN_VOLUME)
-        return HeldVolume(waits, typed("see whether that is done", see), lasts=False)
+        return HeldVolume(waits, typed("see whether that is done", see))
     where = ("deployment", attacher.name, "-n", attacher.namespace)
     restart = shell("kubectl", "rollout", "restart", *where)
-    return HeldVolume(waits, typed("restart it, then it asks at once", restart), lasts=False)
+    return HeldVolume(waits, typed("restart it, then it asks at once", restart))
 
 
 def _is_freed(volume: Object, cluster: Cluster) -> bool:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
+from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.longhorn import longhorn_copies
-from virt_admit.forecasts.placement.components.longhorn.held_volumes import HeldVolume
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import (
@@ -62,7 +62,7 @@ def of(name: str, error: str, cluster: Cluster) -> HeldVolume | None:
     begin = f"Longhorn says {_REFUSAL}, and it is {robustness}"
     see = about("describe", volume, LONGHORN_VOLUME)
     if unlisted(cluster, LONGHORN_REPLICA):
-        return HeldVolume(begin, typed("see why it is not healthy", see), lasts=False)
+        return HeldVolume(begin, typed("see why it is not healthy", see))
     known = replicas(volume, cluster)
     healthy = [each for each in known if is_healthy(each)]
     lost = [each for each in known if not is_healthy(each)]
@@ -75,13 +75,12 @@ def of(name: str, error: str, cluster: Cluster) -> HeldVolume | None:
         return HeldVolume(
             f"{begin}, and {name}, which stores replicas, {state}",
             typed(f"let {name} return", see, f"or {_FURTHER}"),
-            lasts=False,
         )
     if robustness != "degraded" or rebuilt or not lost:
-        return HeldVolume(begin, typed("let its replicas be rebuilt first", see), lasts=False)
+        return HeldVolume(begin, typed("let its replicas be rebuilt first", see))
     if unlisted(cluster, LONGHORN_NODE) or unlisted(cluster, NODE):
         way = typed("see whether a node that stores replicas is away", see, f"or {_FURTHER}")
-        return HeldVolume(begin, way, lasts=False)
+        return HeldVolume(begin, way)
     words = f"{begin} as {no_place(wanted, cluster)}"
     return HeldVolume(words, _remedy(volume, len(healthy), wanted), lasts=True)
 

@@ -1,0 +1,73 @@
+"""What has to end before a running VM is restarted: else its new pod waits, and the guest is down.
+
+A taint that came after the start of a VM, or a cordon, does nothing to its pod, but keeps the next
+one off (kubernetes/kubernetes:pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go
+#Filter).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.components.drivers import shared_taints
+from virt_admit.model.commands import typed, virtctl
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.settings import migration_limits
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import command_of, without_command
+
+READS: Final[Reads] = union(candidates.READS, shared_taints.READS)
+_BEFORE: Final = ", but not before "
+
+
+def later(vmi: Object, cluster: Cluster) -> str:
+    """Return the clause of a remedy that restarts a VM with the same demands; empty: a node takes
+    its new pod, or that is not known.
+    """
+    if barring := _by_taint(vmi, cluster):
+        return barring
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text)
+    target = candidates.target(vmi, cluster, moves=False)
+    if node is None or target.placement.has_candidate or not target.placement.is_certain:
+        return ""
+    if why := refusal(node.name, target, cluster):
+        return _clause(f"{node.name} takes it again ({why})")
+    cordoned = node.at("spec", "unschedulable").boolean is True
+    return _clause(f"{node.name} is uncordoned") if cordoned else ""
+
+
+def guarded(remedy: str, vmi: Object, cluster: Cluster) -> str:
+    """Return a remedy with what has to end before the restart that it types, whatever a VM demands
+    then.
+    """
+    restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
+    if restart not in remedy or _BEFORE in remedy or not (clause := _by_taint(vmi, cluster)):
+        return remedy
+    return typed(f"{without_command(remedy)}{clause}", command_of(remedy))
+
+
+def refusal(node: str, target: SchedulingTarget, cluster: Cluster) -> str:
+    """Return why the own node of a VM would refuse a new pod of it, whatever room it has and
+    whether it is cordoned; empty: it takes one, or that is not known.
+    """
+    again = candidates.scheduler(cluster).place(target.pod, gone=target.gone)
+    passing = ("cordoned", f"taint {migration_limits.drain_taint(cluster)}")
+    causes = again.refusals.get(node, "").split("; ")
+    return "; ".join(
+        each for each in causes if each not in passing and not each.endswith(" missing")
+    )
+
+
+def _by_taint(vmi: Object, cluster: Cluster) -> str:
+    key = shared_taints.barring(vmi, cluster)
+    return _clause(f"taint {key} is off the nodes") if key else ""
+
+
+def _clause(what: str) -> str:
+    return f"{_BEFORE}{what}, as it would stay Pending"
