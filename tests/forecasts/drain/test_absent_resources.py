@@ -119,3 +119,34 @@ def test_a_device_plugin_that_works_finds_no_device_after_a_reboot():
     assert (
         "then restart nvidia-kubevirt-gpu-dp-daemonset-x; no other node can run it" in found.remedy
     )
+
+
+def sriov(selector, name="fast", resource="fast"):
+    spec = {"resourceName": resource, "nodeSelector": selector, "numVfs": 8}
+    api = "sriovnetwork.openshift.io/v1"
+    return obj("SriovNetworkNodePolicy", api, name, "sriov", spec=spec)
+
+
+def without_nic(*policies):
+    device = {"devices": {"hostDevices": [{"name": "nic", "deviceName": "openshift.io/fast"}]}}
+    own = starting("web", "Scheduling", domain=device, requests={"openshift.io/fast": "1"})
+    return stuck(plain() + own + list(policies), "web")
+
+
+def test_the_policy_of_a_device_selects_no_node():
+    found = without_nic(sriov({"nic": "x710"}), sriov({"nic": "e810"}, "other", "slow"))
+
+    assert found.reason.endswith(
+        "Waiting does not help: SriovNetworkNodePolicy sriov/fast, which offers it, selects no "
+        "node: none has label nic=x710"
+    )
+    assert found.remedy.startswith(
+        "let the nodeSelector of SriovNetworkNodePolicy sriov/fast select such a node, if its "
+        "cards fit, or label the node, or remove openshift.io/fast from the VM"
+    )
+    assert found.remedy.endswith("kubectl edit sriovnetworknodepolicy fast -n sriov")
+
+
+def test_a_policy_for_the_nodes_is_not_the_cause():
+    assert "Policy" not in without_nic(sriov({})).reason
+    assert "Policy" not in without_nic(sriov({"nic": "e810"}, "other", "slow")).reason

@@ -67,6 +67,35 @@ def test_whether_a_provider_acts_is_not_known(objects):
     assert (found.forecasts[0].outcome, found.drainable) == (VmOutcome.UNKNOWN, None)
 
 
+OF_CLUSTER = LABELS | {"cluster.x-k8s.io/cluster-name": "c"}
+
+
+def test_nothing_moves_the_vm_of_a_machine_that_is_gone():
+    found = drained(worker(OF_CLUSTER), *capi(reference="w-1"), deployment(*HOSTED))
+    (row,) = found.forecasts
+
+    assert found.drainable is False
+    assert row.reason == (
+        "External: nothing moves it, as no Machine of cluster c is of KubevirtMachine tenants/w-0 "
+        "any more"
+    )
+    assert row.remedy.startswith("migrate it by hand, or delete it as a decision, after checking")
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (worker(OF_CLUSTER), deployment(*HOSTED)),
+        (worker(OF_CLUSTER | {"cluster.x-k8s.io/cluster-name": "b"}), *capi(reference="w-1")),
+        (worker(OF_CLUSTER), *capi(paused=True)),
+    ],
+    ids=["Cluster API runs elsewhere", "Machines of another cluster", "its Machine is here"],
+)
+def test_a_machine_may_be_elsewhere(objects):
+    found = drained(machine("db"), *objects)
+    assert "nothing moves it" not in found.forecasts[0].reason
+
+
 def test_a_mark_of_the_owner_may_name_a_controller():
     vm = machine("db")
     vm.data["metadata"]["labels"] = {"ops.example.org/agent": "failover"}

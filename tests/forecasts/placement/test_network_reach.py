@@ -24,11 +24,11 @@ OF_HARVESTER = definition(labels={"network.harvesterhci.io/clusternetwork": "sto
 OF_INJECTOR = definition(annotations={"k8s.v1.cni.cncf.io/nodeSelector": "uplink=eno3"})
 
 
-def judged(network, *, n1, n2, n3=None, pod=(), unreadable=(), **spec):
+def judged(network, *, n1, n2, n3=None, pod=(), unreadable=(), also=(), **spec):
     given = {"n1": n1, "n2": n2} | ({} if n3 is None else {"n3": n3})
     nodes = [node(name, LABELS | labels, allocatable=ROOM) for name, labels in given.items()]
     running = launcher("db", "n1", memory="1Gi", **dict(pod))
-    objects = [*nodes, NS, kubevirt(), vmi("db", "n1", networks=NETWORK, **spec), running]
+    objects = [*nodes, NS, kubevirt(), vmi("db", "n1", networks=NETWORK, **spec), running, *also]
     objects += [network] if network else []
     plan = drain_plan.plan(Snapshot(objects, complete=["*"], unreadable=unreadable), "n1")
     (row,) = plan.nodes[0].forecasts
@@ -56,6 +56,34 @@ def test_a_node_without_the_network_that_the_pod_demands_is_no_candidate(network
     assert f"network vlan7 (label {key})" in row.reason
     assert "set network vlan7 up on another node, in Harvester by a VlanConfig" in row.remedy
     assert found.drainable is False
+
+
+def vlan_config(selector, network="storage"):
+    spec = {"clusterNetwork": network, "nodeSelector": selector, "uplink": {"nics": ["eno3"]}}
+    return manifest("network.harvesterhci.io/v1beta1", "VlanConfig", "uplink", spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (
+            vlan_config({"rack": "9"}),
+            "VlanConfig uplink, which sets up cluster network storage, selects no node: none has "
+            "label rack=9",
+        ),
+        (vlan_config(HARVESTER), "selects n1 alone"),
+        (vlan_config({}), ""),
+        (vlan_config({"rack": "9"}, "other"), ""),
+    ],
+    ids=["no node", "its own node", "all nodes", "another network"],
+)
+def test_the_setting_of_a_network_that_reaches_no_other_node(config, told):
+    row, _ = judged(
+        OF_HARVESTER, n1=HARVESTER, n2={}, pod={"nodeSelector": HARVESTER}, also=[config]
+    )
+    assert row.outcome is VmOutcome.BLOCKS
+    assert told in row.reason
+    assert ("let the nodeSelector of VlanConfig uplink" in row.remedy) is bool(told)
 
 
 def test_a_node_that_the_vm_does_not_fit_on_is_refused_for_that():

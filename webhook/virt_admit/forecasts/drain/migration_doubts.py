@@ -14,7 +14,7 @@ from virt_admit.forecasts.drain.states import (
     vm_states_times,
 )
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
-from virt_admit.forecasts.drain.targets import rejected_targets
+from virt_admit.forecasts.drain.targets import awaited_volumes, rejected_targets
 from virt_admit.forecasts.placement import (
     candidates,
     no_target,
@@ -31,7 +31,12 @@ from virt_admit.forecasts.placement.components.drivers import (
     refusing_storage,
 )
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
-from virt_admit.forecasts.placement.refusals import refused_managers, unserved_nodes
+from virt_admit.forecasts.placement.refusals import (
+    refused_managers,
+    static_cpus,
+    unreached_settings,
+    unserved_nodes,
+)
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
 from virt_admit.model.kubernetes import clock, node_health
@@ -63,6 +68,8 @@ READS: Final = union(
     drbd_protocols.READS,
     failed_starts.READS,
     rejected_targets.READS,
+    static_cpus.READS,
+    unreached_settings.READS,
     {CEPH_CLUSTER: ("metadata.ownerReferences", "status.ceph")},
 )
 
@@ -88,6 +95,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
         return rejected
     if without := unattached_networks.doubt(vmi, cluster):
         return without
+    if unattached := awaited_volumes.doubt(vmi, cluster):
+        return unattached
     if failing := failed_starts.doubt(vmi, target, cluster):
         return failing
     if refused := pod_security.doubt(vmi, cluster):

@@ -77,7 +77,7 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     remedy = f"{problem.remedy}{_next_start(owned, command, problem.remedy)}"
     if not command:  # nothing owns the VMI, so that nothing would start it again
         remedy = (
-            f"{remedy.removesuffix(SHUT_DOWN)}make it a VirtualMachine"
+            f"{remedy.removesuffix(SHUT_DOWN)}{vmis.made_durable(vmi)}"
             if remedy.endswith(SHUT_DOWN)
             else remedy
         )

@@ -8,10 +8,11 @@ from typing import Final
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import external_movers, stuck_starts
 from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
+from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import migratability, vmis
+from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Reason
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
@@ -44,6 +45,16 @@ def with_mover(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
             "for at most 10 min, then deletes the VMI"
         )
         return found._replace(effect=Effect.SHUTS_DOWN, reason=reason, remedy="")
+    if found.effect is Effect.ATTENDED and (lost := external_movers.gone(vmi, cluster)):
+        reason = f"{found.strategy.phrase}: nothing moves it, as {lost}"
+        way = typed(
+            "migrate it by hand, or delete it as a decision, after checking that its guest is not "
+            "needed any more",
+            virtctl("migrate", vmi.name, vms.namespace_of(vmi)),
+        )
+        return found._replace(
+            effect=Effect.EXTERNAL, reason=reason, remedy=way, cause=ProblemCause.MOVER_IDLE
+        )
     if (
         found.effect is Effect.EXTERNAL
         and found.cause == ProblemCause.EXTERNAL

@@ -23,13 +23,14 @@ from virt_admit.forecasts.placement.refusals import (
     dying_claims,
     fenced_nodes,
     repelling_pods,
+    static_cpus,
     unreached_nodes,
+    unreached_settings,
     unserved_nodes,
     volume_limits,
 )
 from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     KEPT,
-    STATIC,
     absent_resource,
     broken_claim,
     cause_of,
@@ -48,7 +49,6 @@ from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import networks, tsc, vmis
 from virt_admit.model.kubevirt.instances.tsc import FrequencyGap
-from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, command_of, names
 from virt_admit.model.node_updates import cordoners
@@ -98,7 +98,7 @@ def reason(
         return unserved
     refusals, lacked, left_out = _chosen(refusals, cluster)
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
-    known = _known(target, refusals, cluster)
+    known = _known(target, refusals, lacked, cluster)
     lasting = (
         known.remedy
         or other_model(common_causes(refusals), cluster, starts=starts)
@@ -117,8 +117,7 @@ def reason(
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     if claim and (dying := dying_claims.of_claim(namespace, claim, cluster)) is not None:
         remedy, command = f"{dying.way}{kept}", dying.command
-    if lasting.startswith(STATIC):
-        command = shell("kubectl", "get", "nodes", "-L", launcher_pod.CPU_MANAGER)
+    command = known.command or command
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
     why += f"{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
@@ -149,7 +148,9 @@ def _busy(
     return crowded_domains.completed(found, target, refusals, cluster) if found else None
 
 
-def _known(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> Problem:
+def _known(
+    target: SchedulingTarget, refusals: Mapping[str, str], lacked: str, cluster: Cluster
+) -> Problem:
     """Return what other objects say of a cause for which nodes refuse a pod, after a colon, and
     what ends it; both empty: nothing.
     """
@@ -157,7 +158,8 @@ def _known(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Clust
     if gap is not None:
         return Problem(f": {gap.words}", gap.remedy)
     counted = crowded_domains.of(target, refusals, cluster)
-    return volume_limits.of(refusals, cluster) or counted or Problem("", "")
+    unset = static_cpus.of(refusals, cluster) or unreached_settings.of(lacked, refusals, cluster)
+    return volume_limits.of(refusals, cluster) or counted or unset or Problem("", "")
 
 
 def frequency_gap(vmi: Object, cluster: Cluster) -> FrequencyGap | None:

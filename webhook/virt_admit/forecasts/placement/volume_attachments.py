@@ -22,12 +22,13 @@ from virt_admit.forecasts.placement.components.drivers import (
     driver_faults,
     stuck_detaches,
 )
-from virt_admit.model.commands import kubectl
+from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import NODE, POD, PVC, VOLUME_ATTACHMENT
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
+from virt_admit.model.kubernetes.kinds import NODE, POD, PV, PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.launcher import claim_holders
 from virt_admit.model.lookups import find, grouped, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import fence_taints
@@ -38,6 +39,7 @@ READS: Final[Reads] = union(
     busy_volumes.READS,
     driver_faults.READS,
     stuck_detaches.READS,
+    claim_holders.READS,
     class_parameters.READS,
     drbd_protocols.READS,
     {
@@ -123,11 +125,18 @@ class AttachmentFault(NamedTuple):
 
 
 def fault(
-    node: str, namespace: str, claims: Sequence[str], cluster: Cluster, *, overdue: bool
+    node: str,
+    namespace: str,
+    claims: Sequence[str],
+    cluster: Cluster,
+    *,
+    overdue: bool,
+    waiting: Object | None = None,
 ) -> AttachmentFault | None:
     """Return why the claims of a pod cannot be attached to its node; None: nothing says so.
 
     ``overdue``: the pod waits longer than a volume needs to leave another node.
+    ``waiting``: the pod, where it is known.
     """
     for claim in claims:
         found = find(cluster, PVC, namespace, claim)
@@ -146,7 +155,7 @@ def fault(
             if here and (error := _words(attachment, "attachError")):
                 return _not_attached(attachment, claim, error, cluster)
             if moves and not here and overdue and _is_attached(attachment):
-                return _used(attachment, namespace, claim, cluster)
+                return _used(attachment, namespace, claim, cluster, waiting)
     return None
 
 
@@ -229,7 +238,9 @@ def _fail_alike(attachment: Object, cluster: Cluster) -> Iterator[str]:
             yield from (claim.full_name for claim in entry(cluster, _claims, volume(other)) or ())
 
 
-def _used(attachment: Object, namespace: str, claim: str, cluster: Cluster) -> AttachmentFault:
+def _used(
+    attachment: Object, namespace: str, claim: str, cluster: Cluster, waiting: Object | None
+) -> AttachmentFault:
     """Return that another node still has a volume that one node alone may have."""
     node = attachment.at("spec", "nodeName").text or "?"
     if lost := _lost(attachment, claim, cluster):
@@ -238,14 +249,47 @@ def _used(attachment: Object, namespace: str, claim: str, cluster: Cluster) -> A
         pod for pod in users(namespace, claim, cluster) if pod.at("spec", "nodeName").text == node
     ]
     what = f"volume {volume(attachment)} of claim {claim} is still attached to {node}"
+    other = claim_holders.of_pods(pods, waiting, cluster) if waiting is not None else None
+    if other is not None:
+        return AttachmentFault(other.words, other.remedy, lasts=True)
     if pods:
         command = kubectl("describe", POD, pods[0].name, namespace)
+        if pods[0].deleted:
+            lasts = clock.lasting(pods[0].metadata["deletionTimestamp"].text, cluster)
+            return AttachmentFault(
+                f"{what}, where pod {pods[0].full_name} uses it, which is in deletion{lasts}",
+                f"see why that pod does not end: {command}",
+            )
         return AttachmentFault(
             f"{what}, where pod {pods[0].full_name} uses it", f"end the use by that pod: {command}"
         )
+    if kept := _in_use(attachment, what, cluster):
+        return kept
     return AttachmentFault(
         what,
         f"see why it is not detached: {kubectl('describe', VOLUME_ATTACHMENT, attachment.name)}",
+    )
+
+
+def _in_use(attachment: Object, what: str, cluster: Cluster) -> AttachmentFault | None:
+    """Return that the kubelet of a healthy node has a volume in use that no pod there uses, so that
+    it is never detached; None: the kubelet does not say so, or some pods were not read.
+
+    Only from an unhealthy node, a volume in use is detached after a time
+    (pkg/controller/volume/attachdetach/reconciler/reconciler.go#reconcile).
+    """
+    node = attachment.at("spec", "nodeName").text or ""
+    own, found = find(cluster, PV, "", volume(attachment)), find(cluster, NODE, "", node)
+    if own is None or found is None or unlisted(cluster, POD) or attachment.deleted:
+        return None
+    if not found.is_true("Ready") or not busy_volumes.is_in_use(own, found):
+        return None
+    drain = shell("virt-admit", "drain", argument(node))
+    return AttachmentFault(
+        f"{what}, whose kubelet has it in use (status.volumesInUse) although no pod there uses it: "
+        "it is not detached from a Ready node before it is unmounted",
+        f"see in the log of the kubelet of {node} why it is not unmounted, or drain that node and "
+        f"reboot it: {drain}",
     )
 
 

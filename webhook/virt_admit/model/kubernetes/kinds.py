@@ -41,9 +41,7 @@ class Kind(NamedTuple):
     ``kubectl get`` has an earlier one.
     """
     numerous: bool = False
-    """Whether a cluster has so many objects that the cache keeps them as JSON text and decodes them
-    on each look-up.
-    """
+    """Whether it has so many objects that the cache keeps JSON text, decoded on each look-up."""
     lookup_namespace: str = ""
     """The only namespace in which rules look at admission. Empty: every namespace."""
     snapshot_filtered: bool = False
@@ -92,7 +90,7 @@ _HARVESTER: Final = _Api("harvesterhci.io", ("v1beta1",))
 _KUBEVIRT: Final = _Api("kubevirt.io", ("v1", "v1alpha3"))
 _LONGHORN: Final = _Api("longhorn.io", ("v1beta2",))
 _MACHINE_API: Final = _Api("machine.openshift.io", ("v1beta1",))
-_MACHINE_CONFIG: Final = _Api("machineconfiguration.openshift.io", ("v1",))
+_MCO: Final = _Api("machineconfiguration.openshift.io", ("v1",))
 _MDR: Final = _Api("machine-deletion-remediation.medik8s.io", ("v1alpha1",))
 _METAL3: Final = _Api("infrastructure.cluster.x-k8s.io", ("v1beta1",))
 _OLM: Final = _Api("operators.coreos.com", ("v1alpha1",))
@@ -100,7 +98,9 @@ _OPENSHIFT_CONFIG: Final = _Api("config.openshift.io", ("v1",))
 _ROOK: Final = _Api("ceph.rook.io", ("v1",))
 _SNAPSHOTS: Final = _Api("snapshot.kubevirt.io", ("v1beta1", "v1alpha1"))
 _SNR: Final = _Api("self-node-remediation.medik8s.io", ("v1alpha1",))
+_SRIOV: Final = _Api("sriovnetwork.openshift.io", ("v1",))
 _STORAGE: Final = _Api("storage.k8s.io", ("v1",))
+_VLANS: Final = _Api("network.harvesterhci.io", ("v1beta1",))
 _TYPES: Final = _Api("instancetype.kubevirt.io", ("v1beta1",))
 
 _ANNOTATIONS: Final = ("annotations",)
@@ -229,8 +229,9 @@ CSI_NODE: Final = Kind(*_STORAGE("CSINode"), namespaced=False)
 NAMESPACE: Final = Kind(*_CORE("Namespace"), namespaced=False)
 RESOURCE_QUOTA: Final = Kind(*_CORE("ResourceQuota"))
 LIMIT_RANGE: Final = Kind(*_CORE("LimitRange"))
-MACHINE_CONFIG_POOL: Final = Kind(*_MACHINE_CONFIG("MachineConfigPool"), namespaced=False)
-MACHINE_CONFIG_NODE: Final = Kind(*_MACHINE_CONFIG("MachineConfigNode"), namespaced=False)
+MACHINE_CONFIG_POOL: Final = Kind(*_MCO("MachineConfigPool"), namespaced=False)
+MACHINE_CONFIG_NODE: Final = Kind(*_MCO("MachineConfigNode"), namespaced=False)
+KUBELET_CONFIG: Final = Kind(*_MCO("KubeletConfig"), namespaced=False, not_at_admission=True)
 VM_SNAPSHOT: Final = Kind(
     *_SNAPSHOTS("VirtualMachineSnapshot"), numerous=True, not_at_admission=True
 )
@@ -267,11 +268,7 @@ CLUSTER_INSTANCETYPE: Final = Kind(*_TYPES("VirtualMachineClusterInstancetype"),
 PREFERENCE: Final = Kind(*_TYPES("VirtualMachinePreference"))
 CLUSTER_PREFERENCE: Final = Kind(*_TYPES("VirtualMachineClusterPreference"), namespaced=False)
 CSR: Final = Kind(
-    "certificates.k8s.io",
-    ("v1",),
-    "certificatesigningrequests",
-    "CertificateSigningRequest",
-    namespaced=False,
+    *_Api("certificates.k8s.io", ("v1",))("CertificateSigningRequest"), namespaced=False
 )
 NAD: Final = Kind(
     "k8s.cni.cncf.io", ("v1",), "network-attachment-definitions", "NetworkAttachmentDefinition"
@@ -416,6 +413,10 @@ NODE_NETWORK: Final = Kind(
     namespaced=False,
     not_at_admission=True,
 )
+SRIOV_POLICY: Final = Kind(
+    *_SRIOV("SriovNetworkNodePolicy", "sriovnetworknodepolicies"), not_at_admission=True
+)
+VLAN_CONFIG: Final = Kind(*_VLANS("VlanConfig"), namespaced=False, not_at_admission=True)
 ELASTICSEARCH: Final = Kind(
     "elasticsearch.k8s.elastic.co", ("v1",), "elasticsearches", "Elasticsearch"
 )

@@ -14,6 +14,7 @@ the volume, which requests little and has a higher limit: raise its ratio, or se
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.placement import candidates, quotas
+from virt_admit.forecasts.placement.refusals import static_cpus, unreached_settings
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.messages import advice_of, command_of, ended
 from virt_admit.model.node_updates import cordoners
@@ -28,6 +29,8 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
         candidates.READS,
         cordoners.READS,
         changed_disks.READS,
+        static_cpus.READS,
+        unreached_settings.READS,
         {VMI: ()},
     ),
     action=Action.WARN,

@@ -16,19 +16,20 @@ from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.starts import closed_nodes
-from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
-from virt_admit.forecasts.placement import candidates, quotas
+from virt_admit.forecasts.drain.targets import awaited_volumes
+from virt_admit.forecasts.placement import candidates, quotas, volume_attachments
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, RESOURCE_QUOTA, VM, VMI
+from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, POD, PVC, RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis, vms
-from virt_admit.model.kubevirt.launcher import launcher_pod, pod_refusals
+from virt_admit.model.kubevirt.launcher import claim_holders, launcher_pod, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, shorten
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
@@ -44,10 +45,10 @@ def problem(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem |
     """
     if _is_ready(vmi, volume):
         return None
-    pod = _waiting(vmi, claim, cluster)
+    pod = awaited_volumes.waiting(vmi, claim, cluster)
     if pod is None:
         return _refused(vmi, volume, cluster)
-    pending = _pending(pod, cluster)
+    pending = awaited_volumes.pending(pod, cluster)
     if not pending:
         return None
     waits = f"it is not attached: pod {pod.name} {pending}"
@@ -68,20 +69,12 @@ def _kept(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | N
     """Return why the pod of a volume that the guest has does not start again, as after an eviction;
     None: it runs, or it may soon.
     """
-    pod = _waiting(vmi, claim, cluster) if _is_ready(vmi, volume) else None
-    pending = _pending(pod, cluster) if pod is not None else ""
+    pod = awaited_volumes.waiting(vmi, claim, cluster) if _is_ready(vmi, volume) else None
+    pending = awaited_volumes.pending(pod, cluster) if pod is not None else ""
     if pod is None or not pending:
         return None
     kept = f"it is in the guest (phase Ready), but pod {pod.name}, which holds it on the node"
     return _of_pod(vmi, pod, f"{kept}, {pending}", "", cluster)
-
-
-def _pending(pod: Object, cluster: Cluster) -> str:
-    """Return that a pod waits, and for how long; empty: it has just been made."""
-    created = clock.instant(pod.created)
-    if not vm_states_times.is_older(created, _LATE, cluster):
-        return ""
-    return f"has been Pending for {vm_states_times.age(created, cluster)}"
 
 
 def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster) -> Problem | None:
@@ -95,6 +88,8 @@ def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster
         if not pod.at("spec", "nodeName").text
         else ""
     )
+    if said and (taken := _taken(vmi, pod, said, cluster)):
+        return taken._replace(reason=f"{waits}, because {taken.reason}")
     if said and (shut := closed_nodes.closed(vmi, pod, said, unplugs, cluster)):
         return Problem(f"{waits}, because {shut.reason}", shut.remedy, ProblemCause.NOT_REPORTED)
     if said:
@@ -109,6 +104,38 @@ def _of_pod(vmi: Object, pod: Object, waits: str, unplugs: str, cluster: Cluster
     if fault is None:
         return None
     return Problem(f"{waits}: {fault.words}", fault.remedy, ProblemCause.NOT_REPORTED)
+
+
+_ONE_POD: Final = "ReadWriteOncePod"
+"""Also in the words of kube-scheduler (pkg/scheduler/framework/plugins/volumerestrictions/
+volume_restrictions.go#ErrReasonReadWriteOncePodConflict).
+"""
+
+
+def _taken(vmi: Object, pod: Object, said: str, cluster: Cluster) -> Problem | None:
+    """Return which pod has a claim that one pod alone may use: virt-controller keeps the earlier
+    pod of a VM until the next one, with all volumes, is ready
+    (watch/vmi/volume-hotplug.go#cleanupAttachmentPods, kubevirt/kubevirt#18862).
+    """
+    for claim in claim_names(pod) if _ONE_POD in said else ():
+        found = find(cluster, PVC, pod.namespace, claim)
+        modes = found.at("spec", "accessModes").items() if found is not None else ()
+        if all(mode.text != _ONE_POD for mode in modes):
+            continue
+        users = volume_attachments.users(pod.namespace, claim, cluster)
+        holders = [each for each in users if each.at("status", "phase").text == "Running"]
+        if (other := claim_holders.of_pods(holders, pod, cluster)) is not None:
+            return Problem(f"{other.words}, and it is {_ONE_POD}", other.remedy)
+        if holders and claim_holders.is_of(holders[0], vmi, cluster):
+            kept = f"pod {holders[0].name} of this VM keeps claim {claim}, which is {_ONE_POD}"
+            way = "restart the VM, which then attaches all its volumes with one pod"
+            restart = typed(way, virtctl("restart", vmi.name, vms.namespace_of(vmi)))
+            return Problem(
+                f"{kept}, until the new pod is ready. This does not end by itself",
+                changed_disks.safe(restart, vmi, cluster),
+                ProblemCause.NOT_REPORTED,
+            )
+    return None
 
 
 _PREEMPTION: Final = re.compile(r"\.? preemption: .*\Z", re.DOTALL)
@@ -184,23 +211,6 @@ def _cause(vmi: Object, words: str, cluster: Cluster) -> tuple[str, str]:
     if known := pod_refusals.remedy(vmi, words, cluster):
         return "", known
     return "", typed("correct what this names", kubectl("describe", VMI, vmi.name, namespace))
-
-
-def _waiting(vmi: Object, claim: str, cluster: Cluster) -> Object | None:
-    """Return the pod that is to attach a claim to the node of a VMI, unless one runs already."""
-    motion, node = vm_states_motion.motion(cluster), vmi.at("status", "nodeName").text
-    own = vm_states_motion.own_pods(vmi, cluster)
-    here = [pod for pod in own if pod.at("spec", "nodeName").text == node]
-    attaching = [
-        pod
-        for launcher in here
-        for pod in motion.attachments.get(launcher.metadata["uid"].text or "-", ())
-        if claim in claim_names(pod)
-    ]
-    pending = [
-        pod for pod in attaching if pod.at("status", "phase").text == vm_states_motion.PENDING
-    ]
-    return pending[-1] if len(pending) == len(attaching) and pending else None
 
 
 def _out_of_reach(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Problem | None:

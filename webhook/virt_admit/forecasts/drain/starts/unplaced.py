@@ -18,7 +18,7 @@ from virt_admit.forecasts.placement.absent import owed_nodes, scale_ups
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
-from virt_admit.forecasts.placement.refusals import busy_nodes
+from virt_admit.forecasts.placement.refusals import busy_nodes, static_cpus
 from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -47,6 +47,7 @@ READS: Final[Reads] = union(
     scattered_disks.READS,
     owed_nodes.READS,
     scale_ups.READS,
+    static_cpus.READS,
     tsc.READS,
 )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, cached, entry
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, DEPLOYMENT, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -53,6 +53,31 @@ def working(vmi: Object, cluster: Cluster) -> str:
         if each.namespace == namespace or each.name != _HOSTED:
             return f"Deployment {each.full_name}"
     return ""
+
+
+_CLUSTER: Final = "cluster.x-k8s.io/cluster-name"
+
+
+def gone(vmi: Object, cluster: Cluster) -> str:
+    """Return that the machine of a VMI does not exist any more, so that nothing moves the VMI, as a
+    clause; empty: it may exist.
+
+    Cluster API may run in another cluster: Machines of the same guest cluster show that it does
+    not. CAPK leaves a KubevirtMachine without a Machine alone
+    (kubevirtmachine_controller.go#Reconcile).
+    """
+    name, namespace = (
+        vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}", "") for part in ("name", "namespace")
+    )
+    guests = vmi.labels.get(_CLUSTER, "")
+    if not name or not namespace or not guests or unlisted(cluster, CAPI_MACHINE):
+        return ""
+    if entry(cluster, _machines, (namespace, name)):
+        return ""
+    others = (each for each in cluster.known(CAPI_MACHINE) if each.namespace == namespace)
+    if not any(each.at("spec", "clusterName").text == guests for each in others):
+        return ""
+    return f"no Machine of cluster {guests} is of KubevirtMachine {namespace}/{name} any more"
 
 
 def _machines(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:

@@ -9,7 +9,7 @@ issues piraeusdatastore/linstor-csi#159, piraeusdatastore/piraeus-operator#1031.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
@@ -19,6 +19,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import NODE, PV, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.launcher import claim_holders
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
@@ -26,6 +27,7 @@ from virt_admit.model.remediation import fence_taints
 
 READS: Final[Reads] = union(
     node_health.READS,
+    claim_holders.READS,
     {
         NODE: ("spec.taints", "status.volumesInUse"),
         STORAGE_CLASS: (),
@@ -34,8 +36,11 @@ READS: Final[Reads] = union(
 )
 _BUSY: Final = re.compile(
     r"(?i)resource busy|already (?:open|in use|exclusive)|being used|in use by|multiple "
-    r"primaries|reservation conflict"
+    r"primaries|reservation conflict|failed to set source device readwrite"
 )
+"""The last one is of linstor-csi, whose device gets no second primary (piraeusdatastore/
+linstor-csi:pkg/client/linstor.go#Mount, issue piraeusdatastore/piraeus-operator#1031).
+"""
 _LINSTOR: Final = "linstor.csi.linbit.com"
 _TWO: Final = "DrbdOptions/Net/allow-two-primaries"
 _SETS_TWO: Final = Version(0, 22)
@@ -57,14 +62,27 @@ class HeldVolume(NamedTuple):
     """Whether the node of the engine is to blame, so that another may attach the volume."""
     refused: bool = False
     """Whether the kubelet of the node refuses what should run there."""
+    by_other: bool = False
+    """Whether another VM has it open, so that the error says nothing more."""
 
 
 def of(
-    volume: str, on: str, error: str, users: Iterable[Object], cluster: Cluster
+    volume: str,
+    on: str,
+    error: str,
+    users: Sequence[Object],
+    cluster: Cluster,
+    waiting: Object | None = None,
 ) -> HeldVolume | None:
     """Return why a volume that is attached to a node cannot be opened there; None: nothing says so.
 
-    ``users``: the other pods that use its claim.
+    Args:
+        volume: the PersistentVolume.
+        on: the node.
+        error: what the kubelet says.
+        users: the other pods that use its claim.
+        cluster: the cluster.
+        waiting: the pod that cannot start.
     """
     own = find(cluster, PV, "", volume)
     holder = next(
@@ -75,6 +93,9 @@ def of(
     if holder is None:
         lost = next(_lost_users(own, on, cluster), "")
         return _not_fenced(lost, cluster) if lost else None
+    other = claim_holders.of_pods(users, waiting, cluster) if waiting is not None else None
+    if other is not None:
+        return HeldVolume(other.words, other.remedy, lasts=True, by_other=True)
     there = holder.at("spec", "nodeName").text or ""
     opened = f"the volume is open on {there}, where pod {holder.name} uses it"
     driver = own.at("spec", "csi", "driver").text or ""

@@ -89,17 +89,12 @@ _ATTACHING: Final = (
     "the VM, or unplug these volumes before a move"
 )
 AGAIN: Final = ", and restart the VM"
-STATIC: Final = "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node"
 _LASTING: Final = (
     ("volume of claim ", "move claim {} to storage that the other nodes reach"),
     ("node selector kubernetes.io/hostname=", "remove the node selector for {} from the VM"),
     ("node selector ", "set the label {} on another node, or remove the node selector from the VM"),
     ("network ", "set network {} up on another node, in Harvester by a VlanConfig that selects it"),
     ("node affinity", "change its node affinity, or the labels of another node"),
-    (
-        "dedicated CPUs",
-        f"{STATIC}, so that virt-handler labels it, or remove dedicatedCpuPlacement from the VM",
-    ),
     (
         "machine type ",
         "set a machine type that another node offers instead of {}, and restart the VM",

@@ -160,6 +160,7 @@ def attachment_fault(pod: Object, cluster: Cluster) -> AttachmentFault | None:
         list(claim_names(pod)),
         cluster,
         overdue=overdue,
+        waiting=pod,
     )
 
 

@@ -170,6 +170,8 @@ def _busy(start: PodStart) -> StartFault | None:
     if found is None:
         return None
     told = f"{start.words}. {capital(found.words)}"
+    if found.by_other:
+        told = f"{found.words} ({start.brief})"
     return StartFault(told, found.words, found.remedy, lasts=found.lasts)
 
 
@@ -183,7 +185,7 @@ def _holder(start: PodStart) -> HeldVolume | None:
     if not claim:
         return None
     users = volume_attachments.users(start.pod.namespace, claim, start.cluster)
-    return busy_volumes.of(named[1], start.on, start.said, users, start.cluster)
+    return busy_volumes.of(named[1], start.on, start.said, users, start.cluster, start.pod)
 
 
 def _refused(start: PodStart) -> StartFault | None:

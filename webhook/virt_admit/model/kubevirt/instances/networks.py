@@ -17,8 +17,8 @@ from virt_admit.model.kubevirt.instances import vms
 
 READS: Final[Reads] = {NAD: ("spec.config",)}
 
-_HARVESTER: Final = "network.harvesterhci.io/"
-_CLUSTER_NETWORK: Final = f"{_HARVESTER}clusternetwork"
+HARVESTER: Final = "network.harvesterhci.io/"
+_CLUSTER_NETWORK: Final = f"{HARVESTER}clusternetwork"
 """Label of a NetworkAttachmentDefinition: the cluster network of Harvester whose bridge it uses."""
 _NODE_SELECTOR: Final = "k8s.v1.cni.cncf.io/nodeSelector"
 """Annotation of a NetworkAttachmentDefinition: one label, ``key=value`` or ``key``, of the nodes
@@ -154,7 +154,7 @@ def node_labels(obj: Object, cluster: Cluster) -> Iterator[NodeLabel | Unseen]:
             continue
         cluster_network = definition.labels.get(_CLUSTER_NETWORK)
         if cluster_network:
-            yield NodeLabel(f"{_HARVESTER}{cluster_network}", "true", name.text or "")
+            yield NodeLabel(f"{HARVESTER}{cluster_network}", "true", name.text or "")
         selector = definition.annotations.get(_NODE_SELECTOR, "")
         if selector.strip() and selector.count("=") < 2:
             key, _, value = selector.partition("=")

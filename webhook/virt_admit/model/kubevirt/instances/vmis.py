@@ -15,8 +15,13 @@ from virt_admit.model.kubevirt.instances import lifecycle, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.lookups import find
 
+GENERATION: Final = "kubevirt.io/vm-generation"
+"""The annotation of a VMI that a VirtualMachine has made
+(kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#setGenerationAnnotation).
+"""
 READS: Final[Reads] = {
     VMI: (
+        f"metadata.annotations.{GENERATION}",
         *("metadata.labels", "metadata.ownerReferences", "metadata.creationTimestamp"),
         *("spec.evictionStrategy", "status.nodeName", "status.phase", "status.evacuationNodeName"),
         *(*CONDITIONS, "status.conditions.reason"),
@@ -127,7 +132,7 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
             f"what {vmi.controller['kind'].text} {vmi.controller['name'].text} does with its VMI"
         )
     if name is None:
-        return Return(False, "no VM owns it", "make it a VirtualMachine")
+        return Return(False, "no VM owns it", made_durable(vmi))
     vm = owner_vm(vmi, cluster)
     if vm is None or vm.deleted:
         return Return(False, f"its VM {name} is gone" if vm is None else "its VM is being deleted")
@@ -143,6 +148,15 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
     if after is Then.RESTARTED:
         return Return(True, why)
     return Return(False, why, "start it by hand afterwards, or set runStrategy Always")
+
+
+def made_durable(vmi: Object) -> str:
+    """Return what lets a VMI start again that nothing owns. One that is left of a VirtualMachine
+    may not be needed; a new VM of its name adopts it.
+    """
+    if vmi.annotations.get(GENERATION):
+        return "create its VirtualMachine again, if its guest is still needed"
+    return "make it a VirtualMachine"
 
 
 def edit(found: Sequence[Object]) -> str:

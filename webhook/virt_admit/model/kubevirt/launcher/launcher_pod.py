@@ -62,6 +62,11 @@ HypervStrictCheck is on.
 """
 
 
+def cpu_manager_label(cluster: Cluster) -> str:
+    """Return the label that dedicated CPUs demand of a node in the running release."""
+    return CPU_MANAGER if has_release(cluster, _CPU_MANAGER_SINCE) else _OLD_CPU_MANAGER
+
+
 @dataclass(slots=True)
 class _Selector:
     """A node selector in the making: labels with their values, and what the labels stand for."""
@@ -342,7 +347,7 @@ def _demand_cpu(selector: _Selector, vmi: ExpandedVmi, cluster: Cluster) -> None
         vmi.spec.at("domain", "cpu"),
         *([vmi.instancetype.spec["cpu"]] if vmi.instancetype else []),
     ]
-    cpu_manager = CPU_MANAGER if has_release(cluster, _CPU_MANAGER_SINCE) else _OLD_CPU_MANAGER
+    cpu_manager = cpu_manager_label(cluster)
     for cpu in cpus:
         if cpu["dedicatedCpuPlacement"].boolean or cpu["dedicatedCPUPlacement"].boolean:
             selector.demand(

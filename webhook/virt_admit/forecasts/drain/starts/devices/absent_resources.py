@@ -14,7 +14,7 @@ from typing import Final
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.forecasts.placement.refusals import refusal_remedies
+from virt_admit.forecasts.placement.refusals import refusal_remedies, unreached_settings
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import kubectl, shell, typed
 from virt_admit.model.kubernetes import kinds
@@ -27,7 +27,9 @@ from virt_admit.model.kubevirt.instances.expand import ExpandedVmi
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.resources import amount, show
 
-READS: Final[Reads] = union(unreported_devices.READS, expand.READS, {VM: ("spec.instancetype",)})
+READS: Final[Reads] = union(
+    unreported_devices.READS, unreached_settings.READS, expand.READS, {VM: ("spec.instancetype",)}
+)
 _PAGES: Final = "hugepages-"
 
 
@@ -51,9 +53,11 @@ def problem(obj: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
         f"no node with KubeVirt has any {absent} (allocatable is 0), and {asks}. Waiting does not "
         "help"
     )
-    remedy = (
-        f"{_other(expanded, absent, called if given else '', cluster)}, or {_added(absent, target)}"
-    )
+    without = _other(expanded, absent, called if given else "", cluster)
+    if (setting := unreached_settings.of(absent, refusals, cluster)) is not None:
+        remedy = typed(f"{setting.remedy}, or {without}", setting.command)
+        return Problem(f"{reason}{setting.reason}", remedy, ProblemCause.NO_TARGET)
+    remedy = f"{without}, or {_added(absent, target)}"
     name, namespace = expanded.obj.name, vms.namespace_of(expanded.obj)
     command = (
         kubectl("edit", VM, name, namespace) if kinds.of(expanded.obj) is VM else shell(*_NODES)

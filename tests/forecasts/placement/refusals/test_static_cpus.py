@@ -1,0 +1,133 @@
+"""Nodes without the static CPU manager: the KubeletConfig that does not reach them."""
+
+import pytest
+
+from tests.builders import complete, kubevirt, manifest
+from virt_admit.forecasts.placement.refusals import static_cpus
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+CPUS = "dedicated CPUs (dedicatedCpuPlacement needs node label cpumanager=true)"
+REFUSED = {"a": CPUS, "b": CPUS}
+API = "machineconfiguration.openshift.io/v1"
+BEGIN = ": KubeletConfig pinned sets cpuManagerPolicy static for "
+RESTARTS = "whose nodes are then drained and restarted in turn, or remove dedicatedCpuPlacement"
+
+
+def pool(name, labels=(), **fields):
+    role = f"node-role.kubernetes.io/{name}"
+    spec = {"nodeSelector": {"matchLabels": {role: ""}}, **fields}
+    return manifest(API, "MachineConfigPool", name, metadata={"labels": dict(labels)}, spec=spec)
+
+
+def node(name, *roles):
+    labels = {f"node-role.kubernetes.io/{role}": "" for role in roles}
+    return manifest("v1", "Node", name, metadata={"labels": labels})
+
+
+def config(name="pinned", policy="static", owner=(), **labels):
+    spec = {
+        "kubeletConfig": {"cpuManagerPolicy": policy},
+        "machineConfigPoolSelector": {"matchLabels": labels},
+    }
+    owners = [{"apiVersion": "performance.openshift.io/v2", "controller": True, **dict(owner)}]
+    metadata = {"ownerReferences": owners} if owner else {}
+    return manifest(API, "KubeletConfig", name, metadata=metadata, spec=spec)
+
+
+def told(*objects, pools=None, refusals=REFUSED, release="v1.7.0", read=True):
+    shipped = [pool("master"), pool("worker", {"pool": "worker"})] if pools is None else pools
+    version = kubevirt({}, status={"observedKubeVirtVersion": release})
+    if not read:
+        return static_cpus.of(refusals, Snapshot([version, *shipped, *objects], ["nodes"]))
+    return static_cpus.of(refusals, complete(version, *shipped, *objects))
+
+
+WORKERS = [node("a", "worker"), node("b", "worker")]
+MASTERS = [node("a", "master", "pinned"), node("b", "master", "pinned")]
+PINNED = pool("pinned", {"kubelet": "pinned"})
+
+
+def test_masters_stay_in_their_pool():
+    found = told(*MASTERS, PINNED, config(kubelet="pinned"))
+
+    assert found.reason == (
+        f"{BEGIN}MachineConfigPool pinned, which has no node: a, b have its label, but stay in "
+        "pool master, as masters always do"
+    )
+    assert found.remedy.startswith(
+        f"let KubeletConfig pinned select MachineConfigPool master by the label, {RESTARTS}"
+    )
+    assert found.command == "kubectl label machineconfigpool master kubelet=pinned"
+
+
+def test_a_pool_that_has_a_kubelet_config_keeps_that_one():
+    other = config("limits", policy="none", of="masters")
+    pools = [pool("master", {"of": "masters"})]
+    found = told(*MASTERS, PINNED, config(kubelet="pinned"), other, pools=pools)
+
+    assert "in KubeletConfig limits, which MachineConfigPool master has already" in found.remedy
+    assert found.command == "kubectl edit kubeletconfig limits"
+
+
+def test_a_kubelet_config_that_an_operator_writes_is_not_edited():
+    owner = {"kind": "PerformanceProfile", "name": "pinned"}
+    found = told(*MASTERS, PINNED, config(kubelet="pinned", owner=owner))
+
+    assert "the selector of PerformanceProfile pinned select MachineConfigPool" in found.remedy
+    assert found.command.startswith("kubectl describe performanceprofile")
+
+
+def test_no_pool_has_the_labels():
+    found = told(*WORKERS, config(kubelet="pinned"))
+
+    assert found.reason.startswith(f"{BEGIN}no MachineConfigPool: none has the labels")
+    assert found.command == "kubectl label machineconfigpool worker kubelet=pinned"
+
+
+def test_a_worker_joins_the_pool_that_has_it():
+    found = told(*WORKERS, node("c", "worker", "pinned"), PINNED, config(kubelet="pinned"))
+
+    assert found.reason == f"{BEGIN}MachineConfigPool pinned, which has c alone"
+    assert found.command == "kubectl label node a node-role.kubernetes.io/pinned="
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"), [({}, ""), ({"paused": True}, ", which is paused")], ids=["there", "paused"]
+)
+def test_the_pool_of_the_nodes_has_the_setting(spec, words):
+    pools = [pool("worker", {"pool": "worker"}, **spec)]
+    found = told(*WORKERS, config(pool="worker"), pools=pools)
+
+    assert found.reason == f"{BEGIN}MachineConfigPool worker{words}"
+
+
+def test_no_setting_is_there():
+    found = told(*WORKERS)
+
+    assert found.reason == ": no KubeletConfig sets cpuManagerPolicy static"
+    assert found.remedy.startswith(
+        "set cpuManagerPolicy static and reservedSystemCPUs in a KubeletConfig for "
+        f"MachineConfigPool worker, {RESTARTS}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("release", "label"), [("v1.7.0", "cpumanager"), ("v1.8.0", "kubevirt.io/cpumanager")]
+)
+def test_the_label_is_that_of_the_release(release, label):
+    found = told(*WORKERS, pools=[], release=release)
+
+    assert not found.reason
+    assert found.remedy.startswith(
+        "set cpuManagerPolicy static (with reserved CPUs) in the kubelet"
+    )
+    assert found.command == f"kubectl get nodes -L {label}"
+
+
+def test_what_was_not_read_is_not_denied():
+    assert not told(*WORKERS, read=False).reason
+    assert not told(*MASTERS, PINNED, config(kubelet="pinned"), read=False).reason
+
+
+def test_another_cause_is_left_alone():
+    assert told(*WORKERS, refusals={"a": CPUS, "b": "cordoned"}) is None
