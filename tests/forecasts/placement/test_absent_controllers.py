@@ -9,6 +9,8 @@ from tests.incidents.component_faults import claim
 from tests.incidents.machines import guest
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.outage.lost_vms import LossOutcome
+from virt_admit.forecasts.outage.outages import outage
 from virt_admit.forecasts.placement.components import cluster_controllers
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -143,3 +145,18 @@ def test_pods_that_cannot_be_listed_leave_it_open():
     down = pod(f"{SCHEDULER}-w1", f"!{SCHEDULER}")
     assert cluster_controllers.down(SCHEDULER, Snapshot([down], ["nodes"])) is None
     assert cluster_controllers.down(SCHEDULER, Snapshot([down], ["*"])) is None  # no time
+
+
+def test_without_kube_scheduler_no_vm_comes_back_after_a_loss():
+    items = [each for each in guest("web", "w1") if not each["kind"].startswith("Persistent")]
+    known = [*map(Object, [*plain(), *items, *claim("web", driver=DRIVER)])]
+    down = pod(f"{SCHEDULER}-w2", f"!{SCHEDULER}")
+
+    def lost(*objects):
+        (only,) = outage(("w1",), Snapshot([*known, *objects], ["*"])).vms
+        return only
+
+    found = lost(down)
+    assert found.outcome is LossOutcome.NEVER
+    assert f"{SCHEDULER} has no Ready pod (pod {SCHEDULER}-w2 is not ready" in found.reason
+    assert f"{SCHEDULER} has no" not in lost(down, lease(SCHEDULER, 1)).reason

@@ -60,6 +60,7 @@ from virt_admit.model.kubevirt.settings import configuration, removed_operators,
 from virt_admit.model.kubevirt.settings.removed_operators import RemovedProduct
 from virt_admit.model.lookups import fields
 from virt_admit.model.messages import sentence
+from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
     webhook_reach.READS,
@@ -175,6 +176,17 @@ def of_migrations(cluster: Cluster, node: str) -> tuple[Hindrance, ...]:
     judged = frozenset(_judged_services(cluster))
     kept = webhook_reach.hindrances(cluster, node, without=judged, drains=False)
     return (*_unscheduled(cluster), *kept)
+
+
+def of_starts(cluster: Cluster) -> Problem | None:
+    """Return why no VM has started for minutes, on whichever node: nothing makes its pod, or gives
+    it a node; None: nothing says so.
+    """
+    state = cluster.cached(_STATES[CONTROLLER])
+    pods = cluster.cached(_components).pods.get(CONTROLLER, ())
+    if isinstance(state, _State) and state.problem and broken_pods.all_down(pods, cluster):
+        return Problem(f"{state.problem}, so KubeVirt starts no VM", state.remedy)
+    return next((each.problem for each in _unscheduled(cluster)), None)
 
 
 def _unscheduled(cluster: Cluster) -> Iterator[Hindrance]:

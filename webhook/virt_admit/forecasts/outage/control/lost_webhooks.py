@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.control import webhook_reach
+from virt_admit.forecasts.drain.control import control_path, webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import CONTROL, STARTS, Webhook
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.placement import quotas
@@ -27,7 +27,7 @@ from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import Pod
 
-READS: Final = webhook_reach.READS
+READS: Final = control_path.READS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,16 @@ class OnStart(NamedTuple):
 
 
 def never(vmi: Object, hooks: OnStart, loss: Loss) -> Problem | None:
-    """Return why no new pod of a VM is made after a loss: the API stops or refuses it; None: one
-    is, as far as is known.
+    """Return why no new pod of a VM starts after a loss: the API stops or refuses it, or a
+    controller is down already; None: one does, as far as is known.
     """
     if loss.stopped:
         return Problem(loss.stopped, "restore the control plane", cause="")
     if hooks.never is not None:
         return Problem(hooks.never.reason, hooks.never.remedy, cause=LOST)
-    refused = quotas.start_refusal(vmi, loss.nodes, loss.cluster)
+    refused = control_path.of_starts(loss.cluster) or quotas.start_refusal(
+        vmi, loss.nodes, loss.cluster
+    )
     return refused._replace(cause="") if refused is not None else None
 
 
