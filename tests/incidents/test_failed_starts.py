@@ -93,7 +93,7 @@ def test_an_init_container_whose_image_volume_is_empty(ask):
         "quay.io/kubevirt/virt-launcher:v1.9.0), which containerd://2.2.3-k3s1 on w1 mounts empty. "
         "KubeVirt 1.9.0 uses it by feature gate ImageVolume, which is on by default since 1.9.0"
     ) in said
-    assert "container runtime of w1, w2, w3 to one with image volumes, as k3s 1.36.2" in said
+    assert "until w1, w2, w3 have a runtime with image volumes (k3s 1.36.2" in said
     assert "write ImageVolume into disabledFeatureGates of KubeVirt kubevirt/kubevirt" in said
     assert "kubectl logs" not in said
 

@@ -141,8 +141,8 @@ def test_the_policy_of_a_device_selects_no_node():
         "node: none has label nic=x710"
     )
     assert found.remedy.startswith(
-        "let the nodeSelector of SriovNetworkNodePolicy sriov/fast select such a node, if its "
-        "cards fit, or label the node, or remove openshift.io/fast from the VM"
+        "let the nodeSelector of SriovNetworkNodePolicy sriov/fast select another node, if its "
+        "cards fit, or give that node its labels, or remove openshift.io/fast from the VM"
     )
     assert found.remedy.endswith("kubectl edit sriovnetworknodepolicy fast -n sriov")
 

@@ -64,26 +64,35 @@ def vlan_config(selector, network="storage"):
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "told", "way"),
     [
         (
             vlan_config({"rack": "9"}),
             "VlanConfig uplink, which sets up cluster network storage, selects no node: none has "
             "label rack=9",
+            "let the nodeSelector of VlanConfig uplink select nodes that have its uplinks",
         ),
-        (vlan_config(HARVESTER), "selects n1 alone"),
-        (vlan_config({}), ""),
-        (vlan_config({"rack": "9"}, "other"), ""),
+        (
+            vlan_config(HARVESTER),
+            "selects n1 alone",
+            "make a further VlanConfig like uplink that selects another node",
+        ),
+        (vlan_config({}), "", ""),
+        (vlan_config({"rack": "9"}, "other"), "", ""),
     ],
     ids=["no node", "its own node", "all nodes", "another network"],
 )
-def test_the_setting_of_a_network_that_reaches_no_other_node(config, told):
+def test_the_setting_of_a_network_that_reaches_no_other_node(config, told, way):
     row, _ = judged(
         OF_HARVESTER, n1=HARVESTER, n2={}, pod={"nodeSelector": HARVESTER}, also=[config]
     )
     assert row.outcome is VmOutcome.BLOCKS
     assert told in row.reason
-    assert ("let the nodeSelector of VlanConfig uplink" in row.remedy) is bool(told)
+    assert ("VlanConfig uplink" in row.remedy or "VlanConfig like uplink" in row.remedy) is bool(
+        told
+    )
+    assert way in row.remedy
+    assert "label the node" not in row.remedy
 
 
 def test_a_node_that_the_vm_does_not_fit_on_is_refused_for_that():

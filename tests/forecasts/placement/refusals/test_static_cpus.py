@@ -10,7 +10,7 @@ CPUS = "dedicated CPUs (dedicatedCpuPlacement needs node label cpumanager=true)"
 REFUSED = {"a": CPUS, "b": CPUS}
 API = "machineconfiguration.openshift.io/v1"
 BEGIN = ": KubeletConfig pinned sets cpuManagerPolicy static for "
-RESTARTS = "whose nodes are then drained and restarted in turn, or remove dedicatedCpuPlacement"
+RESTARTS = "whose nodes are then drained and restarted in turn"
 
 
 def pool(name, labels=(), **fields):
@@ -55,9 +55,18 @@ def test_masters_stay_in_their_pool():
         "pool master, as masters always do"
     )
     assert found.remedy.startswith(
-        f"let KubeletConfig pinned select MachineConfigPool master by the label, {RESTARTS}"
+        "remove dedicatedCpuPlacement from the VM, or let the selector of KubeletConfig pinned "
+        "select MachineConfigPool master"
     )
-    assert found.command == "kubectl label machineconfigpool master kubelet=pinned"
+    assert found.remedy.endswith(f", {RESTARTS}")
+    assert found.command == "kubectl edit kubeletconfig pinned"
+
+
+def test_the_label_of_the_pool_itself_is_named():
+    label = "pools.operator.machineconfiguration.openshift.io/master"
+    found = told(*MASTERS, PINNED, config(kubelet="pinned"), pools=[pool("master", {label: ""})])
+
+    assert f"select MachineConfigPool master by its label {label}, {RESTARTS}" in found.remedy
 
 
 def test_a_pool_that_has_a_kubelet_config_keeps_that_one():
@@ -81,7 +90,7 @@ def test_no_pool_has_the_labels():
     found = told(*WORKERS, config(kubelet="pinned"))
 
     assert found.reason.startswith(f"{BEGIN}no MachineConfigPool: none has the labels")
-    assert found.command == "kubectl label machineconfigpool worker kubelet=pinned"
+    assert found.command == "kubectl edit kubeletconfig pinned"
 
 
 def test_a_worker_joins_the_pool_that_has_it():

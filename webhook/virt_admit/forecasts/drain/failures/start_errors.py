@@ -89,7 +89,7 @@ def _of_image_volume(
     kubevirt = known_or_none(configuration.kubevirt, cluster)
     release = versions.kubevirt_version(cluster)
     if kubevirt is None:
-        return KnownError(why[0], _update(node, cluster), of_images=True)
+        return KnownError(why[0], f"wait until {_updated(node, cluster)}", of_images=True)
     if not gate:
         why.append(
             f"Feature gate {Gate.IMAGE_VOLUME.gate} is off by now, so the next start has none"
@@ -111,8 +111,8 @@ def _of_image_volume(
         command = kubectl("edit", KUBEVIRT, kubevirt.name, kubevirt.namespace)
     asked_too = " and take it out of featureGates" if asked else ""
     remedy = (
-        f"{_update(node, cluster)}; or until then write {Gate.IMAGE_VOLUME.gate} into {off}"
-        f"{asked_too}, and restart or migrate no VM with a container disk before"
+        f"write {Gate.IMAGE_VOLUME.gate} into {off}{asked_too} until {_updated(node, cluster)}; "
+        "restart or migrate no VM with a container disk before"
     )
     return KnownError(". ".join(why), remedy, command, of_images=True)
 
@@ -125,8 +125,8 @@ def needs_images(vmi: Object, cluster: Cluster) -> bool:
     return (disks or boots) and versions.gate_is_known_on(cluster, Gate.IMAGE_VOLUME)
 
 
-def _update(node: str, cluster: Cluster) -> str:
-    """Return which runtimes are to be updated: those of all nodes that have the same one."""
+def _updated(node: str, cluster: Cluster) -> str:
+    """Return which runtimes have to be updated: those of all nodes that have the same one."""
     own = runtime(node, cluster)
     alike = sorted(
         each.name
@@ -134,8 +134,8 @@ def _update(node: str, cluster: Cluster) -> str:
         if own and SCHEDULABLE in each.labels and runtime(each.name, cluster) == own
     )
     where = names(alike, 60) if alike else node or "the nodes"
-    release = ", as k3s 1.36.2 or later has" if "k3s" in own else ""
-    return f"update the container runtime of {where} to one with image volumes{release}"
+    release = " (k3s 1.36.2 or later)" if "k3s" in own else ""
+    return f"{where} {'has' if len(alike) == 1 else 'have'} a runtime with image volumes{release}"
 
 
 def runtime(node: str, cluster: Cluster) -> str:

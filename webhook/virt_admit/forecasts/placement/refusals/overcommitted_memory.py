@@ -83,7 +83,7 @@ def _raise(update: str, kubevirt: Object, cluster: Cluster) -> tuple[str, str]:
     else:
         where = f"memoryOvercommit of KubeVirt {kubevirt.full_name} (developerConfiguration)"
         command = kubectl("edit", KUBEVIRT, kubevirt.name, kubevirt.namespace)
-    return f"set {where} to {_WHOLE}{update}, or take the memory limit out of these VMs", command
+    return f"take the memory limit out of these VMs{update}, or set {where} to {_WHOLE}", command
 
 
 def _others(vmi: Object, ratio: int, cluster: Cluster) -> Iterator[str]:

@@ -43,6 +43,8 @@ launcher_pod.py)."""
 _STATIC: Final = "cpuManagerPolicy static"
 _RESERVED: Final = "reservedSystemCPUs"
 _WITHOUT: Final = "remove dedicatedCpuPlacement from the VM"
+_POOL_LABEL: Final = "pools.operator.machineconfiguration.openshift.io/"
+"""How a label of the pools begins that the operator makes (openshift/machine-config-operator)."""
 _RESTARTS: Final = "whose nodes are then drained and restarted in turn"
 
 
@@ -126,22 +128,17 @@ def _unreached(setting: SelectedPools, target: Object, own: Pools, cluster: Clus
         reason = f"{begin}MachineConfigPool {'; and for '.join(told)}"
     if joins := _joins(setting, target, own):
         return Problem(reason, f"{joins[0]}, or {_WITHOUT}", command=joins[1])
-    labels = _labels(setting.selector)
     other = _other(target, cluster)
     if other is not None:
         way = f"set {_STATIC} and {_RESERVED} in {_named(other, target)}"
         return Problem(reason, f"{way}, {_RESTARTS}, or {_WITHOUT}", command=_edit(other))
     above = writers.owner_above(config)
-    if not labels or above is not None:
-        title = above.title if above is not None else f"KubeletConfig {config.name}"
-        way = f"let the selector of {title} select MachineConfigPool {target.name}"
-        return Problem(reason, f"{way}, {_RESTARTS}, or {_WITHOUT}", command=_edit(config))
-    command = shell("kubectl", "label", "machineconfigpool", argument(target.name), *labels)
-    way = (
-        f"let KubeletConfig {config.name} select MachineConfigPool {target.name} by the label, "
-        f"{_RESTARTS}, or {_WITHOUT}"
-    )
-    return Problem(reason, way, command=command)
+    title = above.title if above is not None else f"KubeletConfig {config.name}"
+    label = f"{_POOL_LABEL}{target.name}"
+    by = f" by its label {label}" if label in target.labels else ""
+    # a new label of the pool is not noticed: only a change of the KubeletConfig is
+    way = f"{_WITHOUT}, or let the selector of {title} select MachineConfigPool {target.name}{by}"
+    return Problem(reason, f"{way}, {_RESTARTS}", command=_edit(config))
 
 
 def _edit(config: Object) -> str:

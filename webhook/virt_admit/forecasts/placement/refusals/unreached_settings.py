@@ -63,7 +63,7 @@ def of(lacked: str, refusals: Mapping[str, str], cluster: Cluster) -> Problem | 
     if any(node.name in refusals for _, own in chosen for node in own):
         return None
     setting, own = min(chosen, key=lambda each: (len(each[1]), each[0].title))
-    return Problem(f": {_told(setting, own)}", _way(setting), command=_command(setting))
+    return Problem(f": {_told(setting, own)}", _way(setting, own), command=_command(setting, own))
 
 
 def _devices(device: str, cluster: Cluster) -> Iterator[_Setting]:
@@ -92,15 +92,24 @@ def _told(setting: _Setting, own: Collection[Object]) -> str:
     return f"{begin} no node: none has {'label' if len(wanted) == 1 else 'the labels'} {labels}"
 
 
-def _way(setting: _Setting) -> str:
+def _way(setting: _Setting, own: Collection[Object]) -> str:
     writer = writers.of(setting.obj)
     source = f", in {writer.source}, which writes it" if writer is not None else ""
-    return (
-        f"let the nodeSelector of {setting.title} select such a node{source}, if its cards fit, or "
-        "label the node"
-    )
+    if setting.kind is SRIOV_POLICY:
+        return (
+            f"let the nodeSelector of {setting.title} select another node{source}, if its cards "
+            "fit, or give that node its labels"
+        )
+    if own:  # its network leaves a node that it does not select any more
+        return (
+            f"make a further VlanConfig like {setting.obj.full_name} that selects another node, "
+            "with uplinks of that node (a label of the network alone sets nothing up)"
+        )
+    return f"let the nodeSelector of {setting.title} select nodes{source} that have its uplinks"
 
 
-def _command(setting: _Setting) -> str:
-    verb = "edit" if writers.of(setting.obj) is None else "describe"
+def _command(setting: _Setting, own: Collection[Object]) -> str:
+    """Return the command that edits a setting, or shows one that stays as it is."""
+    stays = writers.of(setting.obj) is not None or (own and setting.kind is VLAN_CONFIG)
+    verb = "describe" if stays else "edit"
     return kubectl(verb, setting.kind, setting.obj.name, setting.obj.namespace)
