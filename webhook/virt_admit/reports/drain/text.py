@@ -285,6 +285,8 @@ def _whole(result: Plan) -> Iterator[str]:
             f"No health check can remediate {nodes} with VMs, which would not restart after a "
             f"loss: {names(result.uncovered)}"
         )
+    for by, on in result.otherwise.items():
+        yield f"Without a health check, VMs of {names(on, 60)} restart after a loss by {by}"
     yield f"Can the cluster be upgraded today? {verdict(result)}"
 
 
