@@ -1,11 +1,12 @@
 """VMs that are nodes of a tenant cluster, whose own MachineHealthCheck replaces them.
 
-Cluster API of the management cluster sees the tenant's node fall silent with its host. It deletes
-the Machine, and the MachineSet makes another VM at once: the one of the lost node does not count.
-Sources: kubernetes-sigs/cluster-api: core/reconcilers/machinehealthcheck/
-machinehealthcheck_controller.go#reconcile, core/reconcilers/machineset/machineset_controller.go
-#reconcileUnhealthyMachines #syncReplicas; kubernetes-sigs/cluster-api-provider-kubevirt:
-controllers/kubevirtmachine_controller.go.
+Cluster API of the management cluster sees the tenant's node fall silent with its host and deletes
+the Machine. A drain waits for no pod that is being deleted on such a node, and the provider does
+not wait until the VM is gone. The MachineSet then makes another Machine with another VM. Sources:
+kubernetes-sigs/cluster-api: core/reconcilers/machinehealthcheck/machinehealthcheck_controller.go
+#reconcile, core/reconcilers/machineset/machineset_controller.go#reconcileUnhealthyMachines
+#syncReplicas; kubernetes-sigs/cluster-api-provider-kubevirt:
+controllers/kubevirtmachine_controller.go#reconcileDelete.
 """
 
 from __future__ import annotations
