@@ -27,9 +27,7 @@ def guest(name, host):
         },
         status={"nodeRef": {"name": name}},
     )
-    yield manifest(
-        "kubevirt.io/v1", "VirtualMachine", name, SPACE, spec={"runStrategy": "Always"}
-    )
+    yield manifest("kubevirt.io/v1", "VirtualMachine", name, SPACE, spec={"runStrategy": "Always"})
     yield manifest(
         "kubevirt.io/v1",
         "VirtualMachineInstance",
@@ -41,9 +39,7 @@ def guest(name, host):
 
 
 def replaced(*hosts, paused=False, limit="50%", selector="md", healthy=None):
-    made = [
-        each for number, host in enumerate(hosts) for each in guest(f"g{number}", host)
-    ]
+    made = [each for number, host in enumerate(hosts) for each in guest(f"g{number}", host)]
     check = manifest(
         CAPI,
         "MachineHealthCheck",

@@ -24,7 +24,17 @@ from virt_admit.model.kubevirt.instances import (
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.problems import problem_of
-from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, Unseen, rule, union
+from virt_admit.rule import (
+    Action,
+    Context,
+    DrainAdvice,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    rule,
+    union,
+)
 
 
 @rule(

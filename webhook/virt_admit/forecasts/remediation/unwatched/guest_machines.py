@@ -78,8 +78,10 @@ def _acts(watch: WatchedNodes, host: str, cluster: Cluster) -> bool:
     check, selection = watch.check, watch.selection
     of = cluster.get(kinds.CAPI_CLUSTER, check.obj.namespace, check.cluster_name or "")
     lasting = list(inactive_reasons.lasting(check, cluster))
-    if of is None or of.at("spec", "paused").boolean or any(
-        isinstance(each, str) for each in lasting
+    if (
+        of is None
+        or of.at("spec", "paused").boolean
+        or any(isinstance(each, str) for each in lasting)
     ):
         return False
     guests, unseen = gather(vmis.on_node(cluster, host))
@@ -90,9 +92,7 @@ def _acts(watch: WatchedNodes, host: str, cluster: Cluster) -> bool:
     lost &= _names(selection.objects)
     kept = _names(each for some in machine_owners.kept(check, selection).values() for each in some)
     status = check.obj["status"]
-    expected, healthy = (
-        status[key].integer or 0 for key in ("expectedMachines", "currentHealthy")
-    )
+    expected, healthy = (status[key].integer or 0 for key in ("expectedMachines", "currentHealthy"))
     down = len(lost) + max(expected - healthy, 0)
     refuses = remediation_steps.budget(check, selection).refuses(down)
     return not (refuses or lost & kept or timeline.timeline(check, cluster).never)
