@@ -66,7 +66,8 @@ def test_machines_of_other_clusters_are_no_upgrade_of_this_one():
     machines = machine("m-1", "tenant-1"), machine("m-2", "tenant-2", up_to_date=False)
     found = cluster(*map(node, "ab"), deployment(), *machines, vm("db", "a"), kubevirt())
 
-    assert (rehearse(found, Options()).possible, progress(found)) == (None, None)
+    done = rehearse(found, Options())
+    assert (done.driver, done.possible, progress(found)) == (Driver.PLAIN, True, None)
     assert rehearse(found, Options(driver=Driver.PLAIN)).possible is True
 
 

@@ -25,7 +25,7 @@ from virt_admit.forecasts.drain.selection import NodeQuery
 from virt_admit.forecasts.outage import explanation
 from virt_admit.forecasts.outage.loss import ZONE
 from virt_admit.forecasts.outage.outages import Question, outages
-from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade import estimate_basis, rehearsal
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.kube import snapshots
 from virt_admit.kube.cache import ClusterCache
@@ -250,7 +250,7 @@ def upgrade(
     *,
     by: Literal["machineconfig", "cluster-api", "plain"] | None = None,
     max_unavailable: str | None = None,
-    node_minutes: int = 10,
+    node_minutes: int | None = None,
     from_start: bool = False,
 ) -> UpgradeReport:
     """Rehearse the update of all nodes: order, waves, duration, moves of VMs, and what stops it.
@@ -260,15 +260,16 @@ def upgrade(
         by: who updates the nodes; None: MachineConfigPools, else MachineDeployments, else one node
             after the other.
         max_unavailable: a number or a percentage of nodes of each pool at the same time.
-        node_minutes: minutes for the update and the reboot of one node.
+        node_minutes: minutes for the update and the reboot of one node; None: as the last
+            replacements of Cluster API took, else 10.
         from_start: whether to ignore what is under way.
 
     Raises:
         ValueError: ``by`` or ``max_unavailable`` is not valid.
     """
-    options = rehearsal.Options(
-        Driver(by) if by else None, max_unavailable, node_minutes, from_start
-    )
+    driver = Driver(by) if by else None
+    minutes = estimate_basis.node_minutes(driver, of) if node_minutes is None else node_minutes
+    options = rehearsal.Options(driver, max_unavailable, minutes, from_start)
     return upgrade_report.report(rehearsal.rehearse(of, options))
 
 

@@ -56,6 +56,52 @@ def test_volumes_are_detached_during_the_back_off():
     assert part(row, "detached") == (60, 110)
 
 
+# --- storage that fails over ----------------------------------------------------------------------
+
+
+def replicated(copies="3"):
+    """Return a VM with a LINSTOR volume, and the agents of the HA controller."""
+    owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "db"}
+    root = {"name": "root", "persistentVolumeClaim": {"claimName": "root"}}
+    image = "quay.io/piraeusdatastore/piraeus-ha-controller:v1.3.1"
+    made = vm("db", "n1")
+    uid = next(each for each in made if each["kind"] == "VirtualMachineInstance")["metadata"]
+    uid["uid"] = "v"
+    csi = {"driver": "linstor.csi.linbit.com"}
+    return [
+        *made,
+        manifest(
+            "v1",
+            "Pod",
+            "virt-launcher-db",
+            "default",
+            metadata={"ownerReferences": [owner | {"uid": "v", "controller": True}]},
+            spec={"nodeName": "n1", "volumes": [root]},
+            status={"phase": "Running"},
+        ),
+        manifest("v1", "PersistentVolumeClaim", "root", "default", spec={"volumeName": "pv"}),
+        manifest("v1", "PersistentVolume", "pv", spec={"csi": csi, "storageClassName": "s"}),
+        manifest("storage.k8s.io/v1", "StorageClass", "s", parameters={"autoPlace": copies}),
+        manifest(
+            "apps/v1",
+            "DaemonSet",
+            "ha-controller",
+            "piraeus",
+            spec={"template": {"spec": {"containers": [{"image": image}]}}},
+            status={"desiredNumberScheduled": 5, "numberReady": 5},
+        ),
+    ]
+
+
+def test_storage_frees_a_vm_that_no_health_check_watches():
+    (row,) = rows(replicated())
+    assert (row.outcome, part(row, "failed over")) == ("restarts", (0, 30))
+    assert "Piraeus' HA controller (DaemonSet piraeus/ha-controller) acts" in row.reason
+    assert rows(replicated(copies="1"))[0].outcome == "never restarts"
+    (unsure,) = rows(replicated(), loses=("n1", "n2"))
+    assert "not known whether its volumes keep a quorum" in unsure.reason
+
+
 # --- replica sets ---------------------------------------------------------------------------------
 
 

@@ -8,13 +8,19 @@ pkg/helpers/helpers.go#GetPoolsForNode.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import nodes, selectors
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.int_or_percent import LimitKind, parse_int_or_percent
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_CONFIG_POOL, NODE
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
+    MACHINE_CONFIG_POOL,
+    MACHINE_DEPLOYMENT,
+    NODE,
+)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.selectors import Selector
@@ -139,6 +145,22 @@ def of_deployments(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:
         if node:
             found.setdefault(owner_key(machine), []).append(node)
     return found
+
+
+def deployed_here(cluster: Cluster) -> bool:
+    """Return whether MachineDeployments may make nodes of this cluster.
+
+    A management cluster has those of its tenants, whose Machines name nodes of other clusters.
+    """
+    if not cluster.known(MACHINE_DEPLOYMENT):
+        return False
+    every = cluster.known(CAPI_MACHINE)
+    if not any(machine.at("status", "nodeRef", "name").text for machine in every) or any(
+        chain(more_may_exist(cluster, CAPI_MACHINE), more_may_exist(cluster, NODE))
+    ):
+        return True
+    known = {node.name for node in cluster.known(NODE)}
+    return any(machine_nodes.node_name(machine, cluster) in known for machine in every)
 
 
 def draining_at_once(cluster: Cluster) -> int | None:

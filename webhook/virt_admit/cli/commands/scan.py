@@ -46,6 +46,7 @@ from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.guests import failing_probes
 from virt_admit.forecasts.outage import explanation, failover_figures, outages
+from virt_admit.forecasts.upgrade import estimate_basis
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, rehearse
 from virt_admit.kube import snapshots
 from virt_admit.kube.cache import ClusterCache, KindStore
@@ -425,7 +426,8 @@ def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str
     nodes = plan(cluster).nodes
     blockers = {node.name: node.blockers for node in nodes}
     drainable = {node.name: node.drainable for node in nodes}
-    duration = rehearse(cluster, Options(), forecast_only=True).duration
+    options = Options(node_minutes=estimate_basis.node_minutes(None, cluster))
+    duration = rehearse(cluster, options, forecast_only=True).duration
     bundles = webhook_bundles.expiry(cluster)
     try:
         registry = scan_metrics.gauges(report, blockers, seconds, duration, bundles, drainable)

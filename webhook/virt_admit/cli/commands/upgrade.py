@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,7 +27,7 @@ from virt_admit.cli.options import (
     page_output_options,
 )
 from virt_admit.cli.output import EXIT_CODES
-from virt_admit.forecasts.upgrade import stop_layers
+from virt_admit.forecasts.upgrade import estimate_basis, stop_layers
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, Rehearsal, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.in_order import InOrder
@@ -53,16 +54,21 @@ class RehearsalOptions(NamedTuple):
 
     by: str | None
     max_unavailable: str | None
-    node_minutes: int
+    node_minutes: int | None
     from_start: bool
     start: str | None
     all_stops: bool
     assume_fixed: tuple[str, ...]
 
-    def options(self) -> Options:
-        """Return what an administrator tries out."""
-        driver = Driver(self.by) if self.by else None
-        return Options(driver, self.max_unavailable, self.node_minutes, self.from_start)
+    def options(self, cluster: Cluster | None = None) -> Options:
+        """Return what an administrator tries out; ``cluster``: what tells the time of a node."""
+        options = Options(
+            Driver(self.by) if self.by else None, self.max_unavailable, from_start=self.from_start
+        )
+        minutes = self.node_minutes
+        if minutes is None and cluster is not None:
+            minutes = estimate_basis.node_minutes(options.driver, cluster)
+        return options if minutes is None else replace(options, node_minutes=minutes)
 
     def rehearse(
         self,
@@ -77,13 +83,13 @@ class RehearsalOptions(NamedTuple):
         """
         try:
             if not self.all_stops and not self.assume_fixed:
-                return rehearse(cluster, self.options(), progress, in_order=in_order)
+                return rehearse(cluster, self.options(cluster), progress, in_order=in_order)
             from virt_admit.reports.explain import judged_rules  # noqa: PLC0415 - loads all rules
 
             of_rule = partial(judged_rules.problems_of_rule, cluster)
             return stop_layers.rehearse(
                 cluster,
-                self.options(),
+                self.options(cluster),
                 self.assume_fixed,
                 of_rule,
                 every=self.all_stops,
@@ -112,9 +118,10 @@ _rehearsal_options: Final = combined(
     click.option(
         "--node-minutes",
         type=click.IntRange(0, 100_000),
-        default=10,
-        show_default=True,
-        help="Minutes for the update and reboot of one node.",
+        help=(
+            "Minutes for the update and reboot of one node, or for its replacement. Default: as "
+            "the last replacements of Cluster API took, else 10."
+        ),
     ),
     click.option(
         "--from-start", is_flag=True, help="Rehearse all nodes: ignore what is under way."

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from virt_admit.forecasts.drain.drain_plan import Plan
 from virt_admit.forecasts.drain.ongoing_drains import OngoingDrain, ongoing
+from virt_admit.forecasts.upgrade import estimate_basis
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.install.manifests import FORECAST_READS
@@ -128,7 +129,8 @@ class _Forecasts:
 
 
 def _upgrade_duration(cluster: Cluster) -> Range | None:
-    return rehearse(cluster, Options(), forecast_only=True).duration
+    options = Options(node_minutes=estimate_basis.node_minutes(None, cluster))
+    return rehearse(cluster, options, forecast_only=True).duration
 
 
 class Watch(Collector):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -195,6 +195,8 @@ class Plan:
     """Nodes with VMs that no health check can remediate, so their VMs do not restart after a loss.
     None: unknown.
     """
+    otherwise: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Those nodes by what brings VMs of them back all the same."""
     held: tuple[str, ...] = ()
     """Paused pools, silent nodes and held operators: an upgrade stops at them although every node
     can be drained.
@@ -253,7 +255,8 @@ def plan(
             dict.fromkeys((*unread_nodes, *(what for node in plans for what in node.unseen)))
         ),
         unread_nodes=unread_nodes,
-        uncovered=_uncovered(plans, cluster) if whole else None,
+        uncovered=outside_checks.uncovered(_vms(plans), cluster) if whole else None,
+        otherwise=outside_checks.otherwise(_vms(plans), cluster) if whole else {},
         held=tuple(chain.from_iterable(held(cluster) for held in _HELD)) if whole else (),
         closed=_closed(plans, cluster) if whole and VMI not in cluster.cached(_unread) else (),
     )
@@ -303,9 +306,8 @@ def _name(obj: Object) -> str:
     return obj.name
 
 
-def _uncovered(plans: Iterable[NodePlan], cluster: Cluster) -> tuple[str, ...] | None:
-    vms = {node.name: [row.vmi for row in node.forecasts] for node in plans}
-    return outside_checks.uncovered(vms, cluster)
+def _vms(plans: Iterable[NodePlan]) -> Mapping[str, list[Object]]:
+    return {node.name: [row.vmi for row in node.forecasts] for node in plans}
 
 
 def _unread_nodes(plans: Sequence[NodePlan], cluster: Cluster) -> Iterator[str]:

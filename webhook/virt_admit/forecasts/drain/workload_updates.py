@@ -72,6 +72,15 @@ def methods(obj: Object) -> frozenset[str]:
     return frozenset(item.value for item in field.items() if item.value in METHODS)
 
 
+def batch(obj: Object) -> int:
+    """Return how many VMs a HyperConverged or KubeVirt evicts at once (…#sync)."""
+    size = block(obj)["batchEvictionSize"].integer
+    return _BATCH if size is None else size
+
+
+_BATCH: Final = 10
+
+
 def in_force(cluster: Cluster) -> tuple[str, ...] | None:
     """Return the methods in force; None: unknown.
 

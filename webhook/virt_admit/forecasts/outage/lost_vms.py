@@ -20,6 +20,7 @@ from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Detach, Part, Seconds, total
 from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
+from virt_admit.forecasts.remediation.unwatched import vm_returns
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI, by_resource
@@ -322,6 +323,8 @@ def _row(
         return row(LossOutcome.NEVER, never.reason, never.remedy, cause=never.cause)
     if comes and coverage.unattended:
         why, way = unattended_vms.why_and_remedy(node, pod, loss, coverage, room, bound)
+        if not loss.stopped and (check := vm_returns.replacement(vmi, loss.cluster)[0]):
+            why = f"{why}; {check} replaces it with another VM"
         nowhere = bound or gone or pod.full_name in room.nowhere
         held = nowhere or _start_doubt(pod, node, loss) or stuck_starts.fails(vmi, loss.cluster)
         return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)

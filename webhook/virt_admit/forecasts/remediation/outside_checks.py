@@ -11,18 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from virt_admit.forecasts.remediation import coverage, harvester_reset
+from virt_admit.forecasts.remediation.unwatched import vm_returns
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.lookups import find
 
-READS: Final[Reads] = {
-    kinds.NODE: ("metadata.annotations", "metadata.labels"),
-    kinds.CAPI_MACHINE: (),
-}
+READS: Final = union(
+    vm_returns.READS,
+    {kinds.NODE: ("metadata.annotations", "metadata.labels"), kinds.CAPI_MACHINE: ()},
+)
 
 _LOCAL: Final = "fleet-local"
 """Rancher's namespace for the cluster in which it runs, as in Harvester: it manages itself
@@ -40,8 +41,8 @@ def is_single(cluster: Cluster) -> bool:
 
 
 def uncovered(nodes: Mapping[str, Iterable[Object]], cluster: Cluster) -> tuple[str, ...] | None:
-    """Return the nodes that no health check can remediate and with a VMI that would start again;
-    None: unknown.
+    """Return the nodes that no health check can remediate and with a VMI that would start again,
+    and that nothing else brings back; None: unknown.
 
     Args:
         nodes: the VMIs of each node.
@@ -51,10 +52,46 @@ def uncovered(nodes: Mapping[str, Iterable[Object]], cluster: Cluster) -> tuple[
         return ()
     covered = coverage.coverage(cluster)
     bare = ((name, vms) for name, vms in nodes.items() if name not in covered.nodes)
-    found = [name for name, vms in bare if any(vmis.may_return(vmi, cluster) for vmi in vms)]
-    doubts = covered.unseen or not covered.unsure.keys().isdisjoint(found)
+    left = {name: _left(vms, cluster) for name, vms in bare}
+    found = [name for name, vms in left.items() if vms]
+    returns = (vm_returns.of_vmi(vmi, cluster) for vms in left.values() for vmi in vms)
+    doubts = bool(covered.unseen) or not covered.unsure.keys().isdisjoint(found)
+    doubts = doubts or any(each is not None and each.unsure for each in returns)
     doubts = doubts or any(True for name in found for _ in outside(name, cluster))
     return None if doubts and found else tuple(sorted(found))
+
+
+def _left(vms: Iterable[Object], cluster: Cluster) -> list[Object]:
+    """Return the VMIs that would start again, without those that something certainly brings back
+    without a health check of their node.
+    """
+    found = []
+    for vmi in vms:
+        if vmis.may_return(vmi, cluster):
+            other = vm_returns.of_vmi(vmi, cluster)
+            if other is None or other.unsure:
+                found.append(vmi)
+    return found
+
+
+def otherwise(nodes: Mapping[str, Iterable[Object]], cluster: Cluster) -> Mapping[str, list[str]]:
+    """Return what brings VMs of a lost node back where no health check can remediate it, with the
+    nodes of these VMs.
+    """
+    covered, found = coverage.coverage(cluster), dict[str, list[str]]()
+    for name, vms in sorted(nodes.items()):
+        known = (vmi for vmi in vms if name not in covered.nodes)
+        comes = (vm_returns.of_vmi(vmi, cluster) for vmi in known if _returns(vmi, cluster))
+        for by in sorted({each.by for each in comes if each is not None and not each.unsure}):
+            found.setdefault(by, []).append(name)
+    return found
+
+
+def _returns(vmi: Object, cluster: Cluster) -> bool:
+    try:
+        return vmis.comes_back(vmi, cluster, lost=True).comes
+    except Unseen:
+        return False
 
 
 def outside(node: str, cluster: Cluster) -> Iterator[str]:

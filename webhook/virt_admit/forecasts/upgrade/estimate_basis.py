@@ -11,6 +11,7 @@ from virt_admit.forecasts.remediation import hand_reboots, machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.drains import undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Estimate
+from virt_admit.forecasts.upgrade.pools import replacement_times, unpooled_nodes
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.simulated_world import Start
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -18,6 +19,14 @@ from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER
 from virt_admit.model.messages import count, names
 from virt_admit.model.node_updates import kured
 from virt_admit.model.remediation import control_plane
+
+
+def node_minutes(driver: Driver | None, cluster: Cluster) -> int:
+    """Return the minutes that the update of a node takes, unless an administrator says another
+    number.
+    """
+    used = driver or rollouts.default_driver(cluster)
+    return replacement_times.node_minutes(cluster, replaced=used is Driver.CLUSTER_API)
 
 
 def rests_on(
@@ -34,7 +43,10 @@ def rests_on(
     limits = start.limits
     if measured:
         yield f"{PER_CLUSTER} {limits.cluster} and {PER_NODE} {limits.node} ({limits.source})"
-    yield f"{start.reboot // 60} minutes for the update and reboot of a node"
+    replaced = driver is Driver.CLUSTER_API
+    yield replacement_times.words(start.reboot // 60, cluster, replaced=replaced)
+    if replaced:
+        yield from unpooled_nodes.not_rehearsed(cluster)
     if driver is Driver.PLAIN:
         yield from hand_reboots.counted(cluster)
         yield from hand_reboots.newer(

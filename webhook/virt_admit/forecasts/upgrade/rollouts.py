@@ -125,7 +125,7 @@ def default_driver(cluster: Cluster) -> Driver:
     """Return who probably updates this cluster, by the kinds of which objects are known."""
     if cluster.known(MACHINE_CONFIG_POOL):
         return Driver.MACHINE_CONFIG
-    return Driver.CLUSTER_API if cluster.known(MACHINE_DEPLOYMENT) else Driver.PLAIN
+    return Driver.CLUSTER_API if machine_pools.deployed_here(cluster) else Driver.PLAIN
 
 
 def unread(

@@ -64,7 +64,7 @@ _MOST_READY: Final = 20
 
 def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
-    counts = Counter(forecast.outcome for forecast in node.forecasts)
+    counts = Counter(forecast.outcome for forecast in (*node.forecasts, *node.visitors))
     crowded = len(node.without_room)
     counts[VmOutcome.MIGRATES] -= crowded
     words = [_counted(counts[each], each) for each in VmOutcome if counts[each]]
@@ -73,6 +73,8 @@ def _headline(node: NodePlan) -> str:
     outcomes = ", ".join(words)
     later = f", {len(node.waiting)} of them only once there is room" if node.waiting else ""
     number = vms(len(node.forecasts), node.unseen)
+    if others := len(node.visitors):  # most of them arrive, some have left a pod behind
+        number += f" and {others} of {'another node' if others == 1 else 'other nodes'}"
     return f"node {node.name}{state}: {number}{': ' if outcomes else ''}{outcomes}{later}"
 
 
@@ -285,6 +287,8 @@ def _whole(result: Plan) -> Iterator[str]:
             f"No health check can remediate {nodes} with VMs, which would not restart after a "
             f"loss: {names(result.uncovered)}"
         )
+    for by, on in result.otherwise.items():
+        yield f"Without a health check, VMs of {names(on, 60)} restart after a loss by {by}"
     yield f"Can the cluster be upgraded today? {verdict(result)}"
 
 

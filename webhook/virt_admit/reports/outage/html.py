@@ -41,6 +41,7 @@ _PHASES: Final = {
     "pod gone": SEVERE,
     next_vmis.MARKED: SEVERE,
     next_vmis.ENDED: SEVERE,
+    next_vmis.FAILED_OVER: SEVERE,
     next_vmis.BACKOFF: UNKNOWN,
     "detached": BAD,
 }

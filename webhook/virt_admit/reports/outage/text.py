@@ -207,6 +207,7 @@ SOURCES: Final = {
     next_vmis.MARKED: "kube-controller-manager",
     next_vmis.ENDED: "virt-controller",
     next_vmis.BACKOFF: "virt-controller",
+    next_vmis.FAILED_OVER: "the storage",
     "detached": "kube-controller-manager",
 }
 """The component that each part of a time line waits for."""

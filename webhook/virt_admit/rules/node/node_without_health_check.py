@@ -2,7 +2,8 @@
 
 **Why.** Kubernetes does not know whether a node that stops reporting still runs its VMs. Until a
 health check or an administrator confirms that it is down, the VMs stay on it and do not start
-elsewhere.
+elsewhere. Some VMs need none: Piraeus' high-availability controller frees those with replicated
+LINSTOR volumes, and a MachineHealthCheck of Cluster API replaces the VMs of its tenant cluster.
 
 **Fix.** Create a NodeHealthCheck (which needs the Node Health Check Operator) or MachineHealthCheck
 that selects the node, or repair the one that cannot act:
@@ -16,6 +17,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import coverage, exclusions, harvester_reset, outside_checks
+from virt_admit.forecasts.remediation.unwatched import vm_returns
 from virt_admit.model import certificate_requests, machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, keep, unlisted
@@ -156,13 +158,19 @@ _OF_LATE: Final = timedelta(days=1)
 
 
 def _returning(node: str, cluster: Cluster) -> tuple[list[str], str]:
-    """Return the VMs that start again after a loss of the node, and what could not be read."""
+    """Return the VMs that start again after a loss of the node, if a health check frees them, and
+    what could not be read.
+    """
     found, unseen = gather(vmis.on_node(cluster, node))
     returning = []
     for vmi in found:
         try:
             if vmis.comes_back(vmi, cluster, lost=True).comes:
-                returning.append(vmi.full_name)
+                other = vm_returns.of_vmi(vmi, cluster)
+                if other is None:
+                    returning.append(vmi.full_name)
+                else:
+                    unseen = unseen or other.unsure
         except Unseen as blind:
             unseen = unseen or blind.what
     return returning, unseen

@@ -2,23 +2,44 @@
 
 **Why.** With ``None``, and with ``LiveMigrateIfPossible`` on a VM that cannot migrate, a drain
 interrupts the guest. This may be intended, but the owners of the VM should know about it before the
-maintenance window.
+maintenance window. A VM that only its node can run, as with disks that are local to it, stays down
+until that node is back.
 
 **Fix.** Nothing, if this is intended. Otherwise remove the cause that prevents migration, and set
 ``LiveMigrate``.
 """
 
+from functools import partial
+
+from virt_admit.forecasts.placement import permanent_constraints
+from virt_admit.model.kubernetes.cluster import first_known
 from virt_admit.model.kubernetes.kinds import POOL, VM
-from virt_admit.model.kubevirt.instances import expand, lifecycle, migratability, vms
+from virt_admit.model.kubevirt.instances import (
+    expand,
+    lifecycle,
+    migratability,
+    node_local_volumes,
+    vms,
+)
 from virt_admit.model.kubevirt.instances.lifecycle import Then
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.problems import problem_of
-from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, Unseen, rule
+from virt_admit.rule import (
+    Action,
+    Context,
+    DrainAdvice,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    rule,
+    union,
+)
 
 
 @rule(
     kinds=(VM, POOL),
-    reads=migratability.READS,
+    reads=union(migratability.READS, node_local_volumes.READS),
     action=Action.AUDIT,
     drain_advice=DrainAdvice.STRATEGY,
     at_admission=False,
@@ -42,14 +63,44 @@ def check(vm: Object, context: Context) -> Findings:
         return
     why = f" ({cause})" if cause else ""
     remedy = "Make it migratable if its guest must not stop." if cause else _remedy(vm, context)
-    then = "restarts" if outcomes.drain is Then.RESTARTED else outcomes.drain
+    then: str = "restarts" if outcomes.drain is Then.RESTARTED else outcomes.drain
+    if outcomes.drain is Then.RESTARTED:
+        try:
+            node, disks = _only_node(vm, context)
+        except Unseen:
+            then = "restarts, unless only its node has its disks"
+        else:
+            if node:
+                # without the name of the node, so that VMs of several nodes are one line
+                then = "restarts on its node only, so it is down until that node is back"
+                remedy = "Plan for that" + (", or use disks of all nodes." if disks else ".")
+    message = f"{strategy.phrase} lets a drain shut the guest down{why}. With runStrategy {run} "
     yield Finding(
         strategy.path,
-        f"{strategy.phrase} lets a drain shut the guest down{why}. With runStrategy {run} the VM "
-        f"{then}. {remedy}",
+        f"{message}the VM {then}. {remedy}",
         value=(strategy.value, run),
         problem=problem_of(cause, vm) if cause else None,
     )
+
+
+def _only_node(vm: Object, context: Context) -> tuple[str, bool]:
+    """Return the only node that can run a VM, and whether its disks are the cause; empty: other
+    nodes can, as far as its disks and the hosts that it names tell.
+
+    Raises:
+        Unseen: nothing says so, and a claim or its volume cannot be read.
+    """
+    pin = permanent_constraints.pin(context.cached(expand.expand, vm))
+    if pin is not None and len(pin.hosts) == 1:
+        return next(iter(pin.hosts)), False
+    claims = filter(None, map(migratability.claim_of, vms.vmi_spec(vm)["volumes"].items()))
+    space, cluster = vms.namespace_of(vm), context.cluster
+    found = (
+        partial(node_local_volumes.only_node, space, claim.text, cluster)
+        for claim in claims
+        if claim.text
+    )
+    return first_known(found) or "", True
 
 
 def _remedy(vm: Object, context: Context) -> str:

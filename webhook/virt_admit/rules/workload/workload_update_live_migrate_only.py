@@ -5,10 +5,11 @@ keeps its old launcher, with its bugs and vulnerabilities, until it is restarted
 moves the other VMs, this is a note. It is also a note where all of them set the eviction strategy
 ``None``: their owners chose when they are shut down.
 
-**Fix.** Restart it when that suits, or add ``Evict`` as second method: KubeVirt then shuts down
-only those VMs, at once if they are outdated. Those that their run strategy starts again are
-updated, the others stay off. KubeVirt refuses the eviction of a VM with the eviction strategy
-``LiveMigrate``.
+**Fix.** Restart such VMs one by one when that suits, so that copies of one application are not down
+together. With ``Evict`` as second method KubeVirt shuts down those VMs in batches of
+``batchEvictionSize`` (10 by default) at each update, at once if they are outdated. Those that their
+run strategy starts again are updated, the others stay off. KubeVirt refuses the eviction of a VM
+with the eviction strategy ``LiveMigrate``.
 """
 
 from collections import Counter
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Sequence
 
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis
@@ -32,7 +34,7 @@ from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object,
         "OpenShift Virtualization, Updates 6.2.1",
         (
             "kubevirt/kubevirt:pkg/virt-controller/watch/workload-updater/"
-            "workload-updater.go#getUpdateData"
+            "workload-updater.go#getUpdateData #sync"
         ),
     ),
 )
@@ -53,10 +55,13 @@ def check(obj: Object, context: Context) -> Findings:
             for which in (*(f": {names(found, width)}" for width in (30, 1)), "")
             for why in _reasons(skipped)
         )
+        message = check.first_that_fits(path, *messages)
+        outdated = shell("kubectl", "get", "vmi", "-A", "-l", vmis.OUTDATED)
         yield Finding(
             path,
-            check.first_that_fits(path, *messages),
+            message,
             value=(workload_updates.LIVE_MIGRATE, len(skipped)),
+            command=outdated if f". Restart {they} " in message else "",
             max_action=Action.AUDIT if noted else Action.DENY,
         )
     yield from more_may_exist(context.cluster, VMI)
@@ -87,14 +92,14 @@ def _remedies(obj: Object, cluster: Cluster, they: str) -> Iterator[str]:
         yield kept
         return
     restarts, off, others = _after_evict(obj, cluster)
-    begin = f"Restart {they} when it suits; Evict"
+    # they may be copies of one application
+    suits, later = ("one by one",) * 2 if they == "them" else ("when it suits", "later")
+    begin = f"Restart {they} {suits}; Evict"
     if restarts == len(skipped):
-        if _are_restarted_by_choice(skipped):
-            yield f"{begin} does so at each update."
-        elif workload_updates.left_to_migrate(cluster):
-            yield f"{begin} does so now."
-        else:
-            yield "Add Evict; only these would restart."
+        together = min(workload_updates.batch(obj), restarts)
+        does = f"restarts {together} at once" if together > 1 else "does so"
+        moves = workload_updates.left_to_migrate(cluster)
+        yield f"{begin} {does}{' now' if moves else ' at each update' if together < 2 else ''}."
         return
     # KubeVirt may refuse the eviction of the others, or what follows could not be read
     fails = f", and the eviction may fail for {others}" if others else ""
@@ -106,9 +111,9 @@ def _remedies(obj: Object, cluster: Cluster, they: str) -> Iterator[str]:
     )
     yield f"{begin} {long}"
     yield f"{begin} {short}"
-    yield f"Restart {they} later; Evict {short}"
+    yield f"Restart {they} {later}; Evict {short}"
     yield f"{begin} {number}"
-    yield f"Restart {they} later; Evict {number}"
+    yield f"Restart {they} {later}; Evict {number}"
 
 
 def _after_evict(obj: Object, cluster: Cluster) -> tuple[int, Sequence[str], int]:

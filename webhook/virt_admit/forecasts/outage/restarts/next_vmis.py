@@ -10,23 +10,28 @@ kubevirt/kubevirt: pkg/virt-controller/watch/vm/vm.go#syncStartFailureStatus
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.health_actors import Actor, NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import Detach, Part, detection
+from virt_admit.forecasts.placement.components.linstor import failovers
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import POD, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 
-READS: Final[Reads] = {
-    VM: ("status.startFailure.consecutiveFailCount",),
-    VMIRS: ("spec.paused",),
-    POD: ("status.phase",),
-}
+READS: Final = union(
+    failovers.READS,
+    {
+        VM: ("status.startFailure.consecutiveFailCount",),
+        VMIRS: ("spec.paused",),
+        POD: ("status.phase",),
+    },
+)
 
 NOTICED: Final = 366
 """Seconds after the loss at which virt-controller has certainly marked the lost nodes: 5 minutes
@@ -35,6 +40,9 @@ after the last heartbeat, looked at every minute (pkg/virt-controller/watch/node
 BACKOFF: Final = "start back-off"
 MARKED: Final = "old pod marked for deletion"
 ENDED: Final = "ended pod removed"
+FAILED_OVER: Final = "failed over"
+_FAIL_OVER: Final = 30
+"""Seconds until the agents have deleted a pod and its attachments: they look every 5 s."""
 _INTERVAL: Final = 10
 _LONGEST: Final = 300
 _RETRIES: Final = ("Always", "RerunOnFailure")
@@ -79,14 +87,32 @@ def paused(vmi: Object, cluster: Cluster) -> str:
 
 
 def with_kubevirt(vmi: Object, coverage: NodeCoverage, detached: Part, loss: Loss) -> NodeCoverage:
-    """Return who frees a VM: KubeVirt itself too, where it needs no health check.
+    """Return who frees a VM: KubeVirt itself and the storage too, which need no health check.
 
     ``detached``: the wait for its volumes after its pod is gone. While the pod exists they stay
     attached.
     """
     node = vmi.at("status", "nodeName").text or ""
     actor = _replica_set(vmi, node, loss, held=detached.low > 0) or _ended(vmi, node, loss)
-    return coverage if actor is None else NodeCoverage((*coverage.actors, actor), coverage.unseen)
+    every = (*coverage.actors, *filter(None, (actor, _failed_over(vmi, node, loss))))
+    return NodeCoverage(every, coverage.unseen)
+
+
+def _failed_over(vmi: Object, node: str, loss: Loss) -> Actor | None:
+    """The storage may free a pod whose volumes have copies with a quorum elsewhere.
+
+    It evicts the pod while the node is Ready, and deletes it with its attachments afterwards.
+    """
+    found = failovers.of_vmi(vmi, loss.cluster)
+    if found is None:
+        return None
+    made = Actor(node, found.by, "", detach=Detach.AT_ONCE)
+    if loss.stopped:
+        return replace(made, refuses=loss.stopped)
+    several = len(loss.lost) > 1  # which copies are where is known to LINSTOR alone
+    unsure = (found.unsure, "whether its volumes keep a quorum" if several else "")
+    parts = detection(loss), Part(FAILED_OVER, 0, _FAIL_OVER)
+    return replace(made, parts=parts, unseen=tuple(filter(None, unsure)))
 
 
 def _replica_set(vmi: Object, node: str, loss: Loss, *, held: bool) -> Actor | None:

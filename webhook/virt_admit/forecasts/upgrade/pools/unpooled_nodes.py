@@ -69,6 +69,17 @@ def left_out(found: PoollessNode) -> Obstacle:
     return Obstacle(found.reason, found.remedy, problem, node=found.node.name)
 
 
+def not_rehearsed(cluster: Cluster) -> Iterator[str]:
+    """Yield which nodes no MachineDeployment replaces, so that their updates are not counted."""
+    for owner, own in sorted(_by_owner(cluster).items()):
+        if owner.startswith(f"{machine_nodes.MACHINE_POOL} "):
+            continue  # of_machine_pools names them
+        yield (
+            f"the nodes of {MACHINE_DEPLOYMENT.kind}s alone: {owner} replaces "
+            f"{names(sorted(own), 60)} besides, which is not rehearsed"
+        )
+
+
 def _by_owner(cluster: Cluster) -> dict[str, list[str]]:
     """Return the nodes of this cluster whose Machines belong to no MachineDeployment,
     by the owner of these.

@@ -12,7 +12,7 @@ from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster, first_known
 from virt_admit.model.kubernetes.kinds import PV, PVC, STORAGE_CLASS
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.storage import Access
@@ -94,6 +94,16 @@ def host_path_claim(namespace: str, claims: Iterable[str], cluster: Cluster) -> 
     return first_known(functools.partial(found, claim) for claim in claims) or ""
 
 
+def only_node(namespace: str, claim: str, cluster: Cluster) -> str | None:
+    """Return the only node that can mount the bound volume of a claim; None: nothing says so.
+
+    Raises:
+        Unseen: the claim or its volume cannot be read.
+    """
+    volume = _volume(cluster.get(PVC, namespace, claim), cluster)
+    return (_named_node(volume["spec"]) or None) if volume is not None else None
+
+
 def _volume(claim: Object | None, cluster: Cluster) -> Object | None:
     """Return the volume that a claim is bound to; None: none, or one of both is missing."""
     name = claim.at("spec", "volumeName").text if claim is not None else None
@@ -105,11 +115,17 @@ def _of_volume(volume: Object) -> str:
     for kind in ("local", "hostPath"):
         if spec[kind].is_map:
             return f"a {kind} volume"
+    node = _named_node(spec)
+    return f"a volume of node {node}" if node else ""
+
+
+def _named_node(spec: Field) -> str:
+    """Return the only node that the affinity of a volume names; empty: none, or several."""
     required = spec.at("nodeAffinity", "required")
     terms = parse_node_selector(required.value).terms if required.is_map else ()
     allowed = [[term.allowed_values(key) for key in _NODE_KEYS] for term in terms]
     hosts = [next((values for values in each if values is not None), None) for each in allowed]
     names = frozenset[str]().union(*(values for values in hosts if values is not None))
     if hosts and None not in hosts and len(names) == 1:
-        return f"a volume of node {next(iter(names))}"
+        return next(iter(names))
     return ""

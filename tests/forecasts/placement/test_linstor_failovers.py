@@ -1,0 +1,103 @@
+"""VMs that Piraeus' high-availability controller frees from a lost node."""
+
+import copy
+
+import pytest
+
+from tests.builders import complete, manifest, owned_by, vmi
+from virt_admit.forecasts.placement.components.linstor import failovers
+from virt_admit.model.kubernetes.objects import Object
+
+DRBD = "property.linstor.csi.linbit.com/DrbdOptions"
+LAYERS = "linstor.csi.linbit.com/layerList"
+CLAIM = {"name": "root", "persistentVolumeClaim": {"claimName": "root"}}
+
+
+def objects():
+    guest = vmi(metadata={"uid": "v"}, status={"phase": "Running", "nodeName": "a"})
+    owner = [each | {"uid": "v"} for each in owned_by("VirtualMachineInstance")]
+    return {
+        "vmi": guest,
+        "pod": manifest(
+            "v1",
+            "Pod",
+            "launcher",
+            "shop",
+            metadata={"ownerReferences": owner, "annotations": {}},
+            spec={"nodeName": "a", "volumes": [{"name": "private", "emptyDir": {}}, CLAIM]},
+            status={"phase": "Running"},
+        ),
+        "claim": manifest("v1", "PersistentVolumeClaim", "root", "shop", spec={"volumeName": "pv"}),
+        "pv": manifest(
+            "v1",
+            "PersistentVolume",
+            "pv",
+            spec={"csi": {"driver": "linstor.csi.linbit.com"}, "storageClassName": "replicated"},
+        ),
+        "class": manifest(
+            "storage.k8s.io/v1",
+            "StorageClass",
+            "replicated",
+            parameters={"linstor.csi.linbit.com/autoPlace": "3", LAYERS: "drbd storage"},
+        ),
+        "agents": manifest(
+            "apps/v1",
+            "DaemonSet",
+            "ha-controller",
+            "piraeus",
+            spec={
+                "template": {
+                    "spec": {"containers": [{"image": "quay.io/x/piraeus-ha-controller:v1.3.1"}]}
+                }
+            },
+            status={"desiredNumberScheduled": 3, "numberReady": 3},
+        ),
+    }
+
+
+def found(which="", path="", value=None):
+    made = objects()
+    if which:
+        data = copy.deepcopy(made[which].data)
+        *steps, last = path.split("|")
+        inner = data
+        for step in steps:
+            inner = inner[int(step) if step.isdigit() else step]
+        inner[last] = value
+        made[which] = Object(data)
+    return failovers.of_vmi(made["vmi"], complete(*made.values()))
+
+
+def test_pods_with_replicated_volumes_are_freed():
+    assert found() == ("Piraeus' HA controller (DaemonSet piraeus/ha-controller)", "")
+
+
+@pytest.mark.parametrize(
+    ("which", "path", "value"),
+    [
+        ("class", "parameters", {"autoPlace": "1"}),
+        ("class", "parameters", {"autoPlace": "3", LAYERS: "storage"}),
+        ("class", "parameters", {"autoPlace": "3", f"{DRBD}/auto-quorum": "disabled"}),
+        ("pv", "spec|csi", {"driver": "rbd.csi.ceph.com"}),
+        ("pod", "spec|volumes", [CLAIM, {"name": "disk", "hostPath": {"path": "/disk"}}]),
+        ("pod", "spec|volumes", [{"name": "private", "emptyDir": {}}]),
+        ("pod", "metadata|annotations", {"drbd.linbit.com/ignore-fail-over": ""}),
+        ("pod", "status|phase", "Pending"),
+        ("agents", "status|numberReady", 1),
+        ("agents", "spec|template|spec|containers", [{"image": "linstor-csi"}]),
+    ],
+)
+def test_others_stay(which, path, value):
+    assert found(which, path, value) is None
+
+
+@pytest.mark.parametrize(
+    ("which", "path", "value", "unsure"),
+    [
+        ("class", "parameters", {"resourceGroup": "r"}, "how many copies LINSTOR keeps"),
+        ("pv", "spec|storageClassName", "gone", "how many copies LINSTOR keeps"),
+        ("agents", "status|numberReady", 2, "acts with 2 of 3 pods ready"),
+    ],
+)
+def test_what_is_not_certain(which, path, value, unsure):
+    assert unsure in found(which, path, value).unsure

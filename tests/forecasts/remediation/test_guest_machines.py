@@ -1,0 +1,84 @@
+"""VMs that are nodes of a tenant cluster, whose MachineHealthCheck replaces them."""
+
+import pytest
+
+from tests.builders import complete, manifest
+from virt_admit.forecasts.remediation import outside_checks
+from virt_admit.forecasts.remediation.unwatched import guest_machines
+
+CAPI, SPACE = "cluster.x-k8s.io/v1beta1", "tenants"
+IN = "cluster.x-k8s.io/cluster-name"
+KEY = "capk.cluster.x-k8s.io/kubevirt-machine"
+
+
+def guest(name, host):
+    owner = {"apiVersion": CAPI, "kind": "MachineSet", "name": "md", "controller": True}
+    labels = {f"{KEY}-name": name, f"{KEY}-namespace": SPACE}
+    of_vm = {"kind": "VirtualMachine", "name": name, "controller": True}
+    yield manifest(
+        CAPI,
+        "Machine",
+        f"m-{name}",
+        SPACE,
+        metadata={"labels": {"pool": "md", IN: "prod"}, "ownerReferences": [owner]},
+        spec={
+            "clusterName": "prod",
+            "infrastructureRef": {"kind": "KubevirtMachine", "name": name},
+        },
+        status={"nodeRef": {"name": name}},
+    )
+    yield manifest("kubevirt.io/v1", "VirtualMachine", name, SPACE, spec={"runStrategy": "Always"})
+    yield manifest(
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        name,
+        SPACE,
+        metadata={"labels": labels, "ownerReferences": [of_vm]},
+        status={"phase": "Running", "nodeName": host},
+    )
+
+
+def replaced(*hosts, paused=False, limit="50%", selector="md", healthy=None):
+    made = [each for number, host in enumerate(hosts) for each in guest(f"g{number}", host)]
+    check = manifest(
+        CAPI,
+        "MachineHealthCheck",
+        "md",
+        SPACE,
+        spec={
+            "clusterName": "prod",
+            "maxUnhealthy": limit,
+            "selector": {"matchLabels": {"pool": selector}},
+            "unhealthyConditions": [{"type": "Ready", "status": "Unknown", "timeout": "300s"}],
+        },
+        status={
+            "expectedMachines": len(hosts),
+            "currentHealthy": len(hosts) if healthy is None else healthy,
+        },
+    )
+    owner = manifest(CAPI, "Cluster", "prod", SPACE, spec={"paused": paused})
+    nodes = [manifest("v1", "Node", host) for host in sorted({*hosts})]
+    cluster = complete(*made, check, owner, *nodes)
+    vmis = [each for each in made if each.kind == "VirtualMachineInstance"]
+    by = guest_machines.replaced_by(vmis[0], cluster)
+    left = outside_checks.uncovered({hosts[0]: [vmis[0]]}, cluster)
+    assert (left == ()) is bool(by)
+    return by
+
+
+def test_the_check_of_the_tenant_replaces_a_vm():
+    assert replaced("a", "b", "c") == "MachineHealthCheck tenants/md"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "given"),
+    [
+        ("abc", {"paused": True}),
+        ("abc", {"limit": 0}),
+        ("abc", {"selector": "other"}),
+        ("abc", {"healthy": 2}),  # another one is unhealthy already
+        ("aac", {}),  # the loss of a takes two of three
+    ],
+)
+def test_the_check_does_not_act(hosts, given):
+    assert replaced(*hosts, **given) == ""

@@ -1,0 +1,1 @@
+"""What brings VMs of a lost node back that no health check watches."""
