@@ -98,7 +98,7 @@ def test_an_init_container_whose_image_volume_is_empty(ask):
     assert "kubectl logs" not in said
 
     scanned = " ".join(ask(items, "scan").split())
-    assert "its last 7 starts failed on w1: " in scanned
+    assert "its last 7 starts failed, the last on w1: " in scanned
     assert "mounts empty" in scanned
 
 

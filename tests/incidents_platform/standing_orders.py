@@ -218,7 +218,7 @@ def update_of_kubevirt_with_a_dead_node() -> Incident:
     ]
     says = (
         (
-            "The update of KubeVirt to v1.6.2 lasts for 2 h 30 and does not end before "
+            "The update of KubeVirt to v1.6.2 has lasted for 2 h 30 and does not end before "
             "virt-handler is replaced on n3, which has not reported for 5 h (0 of 3 are updated; "
             "that pod uses up its maxUnavailable 1). VMs run on. Bring n3 back"
         ),

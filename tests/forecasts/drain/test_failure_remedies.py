@@ -25,7 +25,7 @@ FORBIDDEN = (
     [
         (
             'qemu-kvm: -blockdev {"filename":"/dev/root"}: Failed to lock byte 100',
-            "end the other process",
+            "stop the VM for the drain, if its own guest has the lock",
         ),
         (
             "unable to connect to server at 'b:49152': Connection refused",

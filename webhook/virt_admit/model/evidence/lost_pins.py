@@ -28,7 +28,7 @@ from virt_admit.model.kubernetes.selectors import (
     parse_requirements,
 )
 from virt_admit.model.lookups import maker_of
-from virt_admit.model.messages import names
+from virt_admit.model.messages import names, shorten
 
 READS: Final[Reads] = {
     NODE: ("metadata.labels",),
@@ -106,7 +106,8 @@ def _of_affinity(terms: Sequence[_Term], labels: Sequence[Mapping[str, str]]) ->
     ]
     if not all(lacking):  # nodes have each label, but none has all of a term
         return None
-    demands = names(dict.fromkeys(str(each) for some in lacking for each in some), 100)
+    every = dict.fromkeys(" and ".join(map(str, some)) for some in lacking)
+    demands = shorten(" or ".join(every), 120)
     return LostPin(f"demands {demands} (node affinity), which no node has", gone=False)
 
 

@@ -105,9 +105,8 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
     lasts = clock.since(progressing["lastTransitionTime"].text, cluster)
     if not is_under_way(kubevirt) or lasts is None or lasts < _USUAL:
         return
-    update = (
-        f"the update of KubeVirt to {target or 'another release'} lasts for {clock.duration(lasts)}"
-    )
+    to = target or "another release"
+    update = f"the update of KubeVirt to {to} has lasted for {clock.duration(lasts)}"
     silent = [node.name for node in cluster.known(NODE) if _is_lost(node.name, cluster)]
     if silent:
         which = ", ".join(

@@ -106,7 +106,8 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
         remedy = _elsewhere(vm, start.node, typed(remedy, command), cluster)
     elif command:
         remedy = typed(remedy, command)
-    short = f"{times} on {start.node or 'its node'}: {capital(told)}" if told else brief
+    last = f", the last on {start.node}" if failures > 1 and start.node else ""
+    short = f"{times}{last}: {capital(told)}" if told else brief
     why = f"{reason}. {capital(told)}" if told else reason
     return Problem(why, remedy, ProblemCause.NOT_REPORTED, brief=short)
 

@@ -303,7 +303,8 @@ _REMEDIES: Final = (
     ),
     (
         ("failed to lock", 'write" lock', "'write' lock", "cannot acquire"),
-        "end the other process that has the disk open",
+        "stop the VM for the drain, if its own guest has the lock, as storage may not pass it on "
+        "(files on NFS); else end the other process that has the disk open",
     ),
     (
         (
