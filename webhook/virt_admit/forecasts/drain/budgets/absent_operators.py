@@ -40,7 +40,7 @@ def held(name: str, answer: OperatorAnswer | None, cluster: Cluster) -> Operator
     if answer is None or answer.way is not Way.WAITS or unlisted(cluster, POD):
         return answer
     pods = cluster.cached(_pods).get(name, ())
-    down = broken_pods.all_down(pods, cluster)
+    down = broken_pods.none_works(pods, cluster)
     if down is None:
         return answer
     reason = f"{name} does not make way, as {down.words}"

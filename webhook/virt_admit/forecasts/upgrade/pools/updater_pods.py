@@ -45,7 +45,7 @@ def controller(driver: str, cluster: Cluster) -> Obstacle | None:
     pods = cluster.cached(_of_deployments).get(name, ())
     if len({pod.namespace for pod in pods}) != 1 or unlisted(cluster, POD):
         return None
-    down = broken_pods.all_down(pods, cluster)
+    down = broken_pods.none_works(pods, cluster)
     return _obstacle(name, down, "no node is updated") if down is not None else None
 
 
@@ -53,7 +53,7 @@ def daemon(nodes: Iterable[Object], cluster: Cluster) -> Obstacle | None:
     """Return the first of these nodes whose machine-config-daemon is down; None: none is."""
     for node in nodes:
         own = [each for each in node_pods.of_node(node.name, cluster) if _is_daemon(each)]
-        if node.is_true("Ready") and (down := broken_pods.all_down(own, cluster)) is not None:
+        if node.is_true("Ready") and (down := broken_pods.none_works(own, cluster)) is not None:
             return _obstacle(_DAEMON, down, f"{node.name} is not updated", node.name)
     return None
 
