@@ -90,3 +90,27 @@ def test_a_daemon_beside_its_helper_is_down():
 )
 def test_an_updater_that_may_work_stops_nothing(pods):
     assert stops(pool(), *pods) == []
+
+
+def deployment(replicas, namespace=SPACE, name="machine-config-controller"):
+    return manifest("apps/v1", "Deployment", name, namespace, spec={"replicas": replicas})
+
+
+def test_a_controller_that_is_scaled_to_0_updates_no_node():
+    assert stops(pool(), deployment(0)) == [
+        f"no node is updated, as Deployment {SPACE}/machine-config-controller is scaled to 0"
+    ]
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [deployment(1)],
+        [deployment(0), deployment(1, "hosted")],
+        [deployment(0), pod(CONTROLLER, ready="True")],
+        [deployment(0, name="capi-controller-manager")],
+    ],
+    ids=["one", "another", "still-there", "other-updater"],
+)
+def test_a_controller_that_is_not_scaled_to_0_stops_nothing(objects):
+    assert stops(pool(), *objects) == []
