@@ -184,14 +184,14 @@ def of_starts(cluster: Cluster) -> Problem | None:
 def _unscheduled(cluster: Cluster) -> Iterator[Hindrance]:
     """Yield that no pod gets a node: no target of a migration, and no VM that starts again."""
     name = cluster_controllers.SCHEDULER
-    down = cluster_controllers.down(name, cluster)
+    down = cluster_controllers.places_none(cluster)
     if down is not None and down.id is not None:
         made = Hindrance(
             name,
             POD.kind,
             down.id.namespace,
             down.id.name,
-            reason=f"{down.reason}, so no new pod gets a node",
+            reason=down.reason,
             remedy=down.remedy,
             stops=True,
         )

@@ -58,6 +58,22 @@ def down(name: str, cluster: Cluster) -> Problem | None:
     return Problem(f"{name} has no Ready pod ({broken.words})", sentence(broken.remedy), id=place)
 
 
+def places_none(cluster: Cluster) -> Problem | None:
+    """Return that no new pod gets a node; None: one may."""
+    found = down(SCHEDULER, cluster)
+    if found is None:
+        return None
+    return found._replace(reason=f"{found.reason}, so no new pod gets a node")
+
+
+def replaces_none(cluster: Cluster) -> Problem | None:
+    """Return that no pod of a lost node is replaced; None: one may be."""
+    found = down(MANAGER, cluster)
+    if found is None:
+        return None
+    return found._replace(reason=f"{found.reason}, so no pod of a lost node is replaced")
+
+
 def lease_age(namespace: str, name: str, cluster: Cluster) -> timedelta | None:
     """Return how long ago the leader of a controller renewed its Lease; None: not known."""
     lease = fields(cluster, LEASE, namespace, name)
