@@ -281,9 +281,11 @@ def _waits(driver: str, node: str, cluster: Cluster) -> bool:
 def _pod(driver: str, node: str, cluster: Cluster) -> Object | None:
     """Return the pod that registers a driver on a node, one that runs before others; None: none is
     known."""
-    here = node_pods.of_node(node, cluster)
-    running = filter(_runs, _own(driver, node, cluster))
-    return node_pods.of_driver(driver, running) or node_pods.of_driver(driver, here)
+    own = tuple(_own(driver, node, cluster))
+    known = node_pods.of_driver(driver, filter(_runs, own)) or node_pods.of_driver(driver, own)
+    if known is not None or driver_daemons.absent(driver, node, cluster) is not None:
+        return known
+    return node_pods.of_driver(driver, node_pods.of_node(node, cluster))  # it serves several
 
 
 def _own(driver: str, node: str, cluster: Cluster) -> Iterator[Object]:
