@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     AUTOSCALER,
@@ -46,12 +45,6 @@ def scaled_down(names: Collection[str], cluster: Cluster) -> Object | None:
     named = cluster.cached(_controllers_by_name)
     found = [each for name in sorted(names) for each in named.get(name, ())]
     return found[0] if found and not any(map(_may_have_pods, found)) else None
-
-
-def scale_up(workload: Object) -> str:
-    """Return the command that ends that a Deployment or StatefulSet has no replicas."""
-    kind = next(each for each in _KINDS if each.kind == workload.kind)
-    return kubectl("scale", kind, workload.name, workload.namespace, "--replicas=1")
 
 
 def _may_have_pods(workload: Object) -> bool:

@@ -9,8 +9,8 @@ from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
-from virt_admit.model.commands import typed
-from virt_admit.model.kubernetes import workloads
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes import kinds, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET
 from virt_admit.model.kubernetes.objects import Object
@@ -55,8 +55,9 @@ def held(name: str, answer: OperatorAnswer | None, cluster: Cluster) -> Operator
 def _stopped(name: str, workload: Object) -> OperatorAnswer:
     """Return that an operator was stopped, as for work on what it runs: a person ends that."""
     reason = f"{name} does not make way, as {workload.kind} {workload.full_name} is scaled to 0"
+    command = about("scale", workload, kinds.of(workload) or DEPLOYMENT, "--replicas=1")
     words = "Once what it was stopped for is done, scale it up again"
-    return OperatorAnswer(Way.NOW, reason, typed(words, workloads.scale_up(workload)))
+    return OperatorAnswer(Way.NOW, reason, typed(words, command))
 
 
 @cached

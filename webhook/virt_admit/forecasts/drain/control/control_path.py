@@ -47,7 +47,6 @@ from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
     DEPLOYMENT,
     KUBEVIRT,
-    LEASE,
     POD,
     SERVICE,
     VALIDATING_CONFIGURATION,
@@ -62,13 +61,13 @@ from virt_admit.model.problems import Problem
 READS: Final[Reads] = union(
     webhook_reach.READS,
     cluster_controllers.READS,
+    cluster_controllers.LEASE_READS,
     virt_handlers.READS,
     awaited_return.READS,
     removed_operators.READS,
     {
         API_SERVICE: (*CONDITIONS, "status.conditions.message"),
         DEPLOYMENT: ("status.readyReplicas",),
-        LEASE: ("spec.renewTime",),
     },
 )
 

@@ -26,12 +26,10 @@ from virt_admit.model.messages import sentence
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
 READS: Final[Reads] = union(
-    node_health.READS,
-    {
-        LEASE: ("spec.renewTime",),
-        POD: ("spec.containers.name", "status.containerStatuses", *CONDITIONS),
-    },
+    node_health.READS, {POD: ("spec.containers.name", "status.containerStatuses", *CONDITIONS)}
 )
+LEASE_READS: Final[Reads] = {LEASE: ("spec.renewTime",)}
+"""Without these, as in ``watch``, which would get the heartbeats of all nodes too, pods decide."""
 SCHEDULER: Final = "kube-scheduler"
 MANAGER: Final = "kube-controller-manager"
 _SYSTEM: Final = "kube-system"

@@ -15,8 +15,8 @@ from typing import Final
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
-from virt_admit.model.commands import typed
-from virt_admit.model.kubernetes import workloads
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes import kinds, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET
 from virt_admit.model.kubernetes.objects import Object
@@ -63,9 +63,10 @@ def _stopped(name: str, cluster: Cluster) -> Obstacle | None:
     if stopped is None:
         return None
     reason = f"no node is updated, as {stopped.kind} {stopped.full_name} is scaled to 0"
+    command = about("scale", stopped, kinds.of(stopped) or DEPLOYMENT, "--replicas=1")
     words = "Once what it was stopped for is done, scale it up again"
     place = ProblemId(ProblemCause.COMPONENT, stopped.namespace, name)
-    return Obstacle(reason, typed(words, workloads.scale_up(stopped)), place)
+    return Obstacle(reason, typed(words, command), place)
 
 
 def daemon(nodes: Iterable[Object], cluster: Cluster) -> Obstacle | None:
