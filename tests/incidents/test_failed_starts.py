@@ -4,6 +4,7 @@ import pytest
 
 from tests.healthy.clusters import plain
 from tests.healthy.parts import ago, obj
+from virt_admit.forecasts.drain.failures import start_errors
 
 from .machines import event, find, guest, launcher_of
 
@@ -245,3 +246,16 @@ def test_a_vm_may_go_to_the_node_where_starts_fail(ask):
 
     find(items, "Node", "w3")["spec"]["unschedulable"] = True
     assert "A drain of w1 ends" in ask(items, "drain", "w1")
+
+
+def test_the_runtimes_of_the_nodes_are_read_once_for_all_vms(ask, monkeypatch):
+    read, seen = start_errors.runtime, []
+    monkeypatch.setattr(start_errors, "runtime", lambda *each: seen.append(1) or read(*each))
+    own = [part for name in "abcd" for part in image_disk(guest(name, "w1"), name)]
+
+    ask(cluster() + own, "drain", "w1")
+    assert not seen  # no start fails
+    ask(cluster() + unstarted("one", "w3") + own[: len(own) // 4], "drain", "w1")
+    once = len(seen)
+    ask(cluster() + unstarted("one", "w3") + own, "drain", "w1")
+    assert len(seen) == 2 * once

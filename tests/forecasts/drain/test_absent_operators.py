@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.builders import manifest
 from tests.forecasts.drain import operator_clusters as world
 from tests.forecasts.drain.operator_clusters import pod
 from tests.forecasts.drain.test_operator_budgets import COPIES, drained
@@ -41,3 +42,32 @@ def test_an_operator_that_is_down_makes_no_way(objects, down, name):
 )
 def test_an_operator_that_may_work_makes_way(pods):
     assert drained([*world.rook(), *pods], time=NOW)["blockers"] == []
+
+
+def operator(replicas, space="rook-ceph"):
+    return manifest("apps/v1", "Deployment", "rook-ceph-operator", space, spec=replicas)
+
+
+def test_an_operator_that_is_scaled_to_0_makes_no_way():
+    (only,) = drained([*world.rook(), operator({"replicas": 0})], time=NOW)["blockers"]
+    assert only["reason"] == (
+        "Rook does not make way, as Deployment rook-ceph/rook-ceph-operator is scaled to 0"
+    )
+    assert only["remedy"] == (
+        "Once what it was stopped for is done, scale it up again: "
+        "kubectl scale deployment rook-ceph-operator -n rook-ceph --replicas=1"
+    )
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [operator({})],
+        [operator({"replicas": 0}), operator({"replicas": 1}, "rook-2")],
+        [operator({"replicas": 0}), pod("rook-ceph-operator-5f7d", "rook-ceph", {}, "b")],
+        [operator({"replicas": "0"})],
+    ],
+    ids=["one", "another", "still-there", "odd"],
+)
+def test_an_operator_that_is_not_scaled_to_0_makes_way(objects):
+    assert drained([*world.rook(), *objects], time=NOW)["blockers"] == []

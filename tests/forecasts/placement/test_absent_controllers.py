@@ -53,9 +53,9 @@ def driver(attached=True):
     return manifest("storage.k8s.io/v1", "CSIDriver", DRIVER, spec={"attachRequired": attached})
 
 
-def lease(name, minutes):
+def lease(name, minutes, namespace="kube-system"):
     spec = {"renewTime": ago(minutes=minutes)}
-    return manifest("coordination.k8s.io/v1", "Lease", name, "kube-system", spec=spec)
+    return manifest("coordination.k8s.io/v1", "Lease", name, namespace, spec=spec)
 
 
 def row(*objects, complete=("*",)):
@@ -76,8 +76,13 @@ def row(*objects, complete=("*",)):
         [attacher("x", "acme", "!csi-attacher")],
         [attacher(owner="csi-attacher-77c", namespace="acme-system")],
         [attacher(), pod("vast-0", "!vast", "csi-attacher", owner="vast-csi-controller-1")],
+        [attacher("x", "!hostpath-provisioner", "attacher")],
+        [attacher("x", "driver", "!external-attacher")],
     ],
-    ids=["one", "all", "sidecar", "named-by-namespace", "beside-another-driver"],
+    ids=[
+        *("one", "all", "sidecar", "named-by-namespace", "beside-another-driver"),
+        *("named-as-a-helper", "other-name-of-the-sidecar"),
+    ],
 )
 def test_a_driver_whose_controller_is_down_attaches_nothing(objects):
     found = row(driver(), *objects)
@@ -95,13 +100,19 @@ def test_a_driver_whose_controller_is_down_attaches_nothing(objects):
     [
         [driver(), attacher(), attacher("y", "acme", "csi-attacher")],
         [driver(), attacher("x", "acme", "csi-attacher", "!csi-snapshotter")],
+        [driver(), attacher("x", "acme", "csi-attacher", "!vsphere-syncer")],
+        [driver(), attacher("x", "acme", "csi-attacher", "!volumemodifier")],
+        [driver(), attacher("x", "acme", "attacher", "!provisioner", "!dell-csi-replicator")],
         [driver(), attacher(since=3)],
         [driver(False), attacher()],
         [attacher()],
         [driver(), pod("vast-0", "!vast", "csi-attacher", owner="vast-csi-controller-1")],
         [driver(), pod("acme-0", "!acme", owner="acme-csi-controller-1")],
     ],
-    ids=["one-ready", "helper", "young", "not-attached", "unknown", "another", "no-attacher"],
+    ids=[
+        *("one-ready", "helper", "vsphere", "ebs", "dell", "young", "not-attached"),
+        *("unknown", "another", "no-attacher"),
+    ],
 )
 def test_other_drivers_and_pods_attach(objects):
     assert row(*objects).outcome is VmOutcome.MIGRATES
@@ -114,6 +125,8 @@ def test_without_kube_controller_manager_nothing_is_attached():
     assert found.outcome is VmOutcome.BLOCKS
     assert f"has attached no volume while {KCM} has no Ready pod (pod {KCM}-w1" in found.reason
     assert row(driver(False), down).outcome is VmOutcome.MIGRATES
+    assert row(driver(), down, lease(KCM, 4)).outcome is VmOutcome.BLOCKS
+    assert row(driver(), down, lease(KCM, 1)).outcome is VmOutcome.MIGRATES
 
 
 def test_without_kube_scheduler_no_vm_migrates():
@@ -131,11 +144,15 @@ def test_without_kube_scheduler_no_vm_migrates():
         [],
         [pod("s1", f"!{SCHEDULER}"), pod("s2", SCHEDULER)],
         [pod("s1", f"!{SCHEDULER}"), lease(SCHEDULER, 1)],
+        [
+            pod("s1", f"!{SCHEDULER}", namespace=f"openshift-{SCHEDULER}"),
+            lease(SCHEDULER, 1, f"openshift-{SCHEDULER}"),
+        ],
         [pod("s1", f"!{SCHEDULER}", since=3)],
         [pod("s1", SCHEDULER, "!cert-syncer", namespace=f"openshift-{SCHEDULER}")],
         [pod("s1", f"!{SCHEDULER}", namespace="tenant-1")],
     ],
-    ids=["none", "one-ready", "leader", "young", "helper", "of-a-hosted-cluster"],
+    ids=["none", "one-ready", "leader", "on-openshift", "young", "helper", "of-a-hosted-cluster"],
 )
 def test_a_scheduler_that_may_work(objects):
     assert row(*objects).outcome is VmOutcome.MIGRATES

@@ -1,5 +1,7 @@
 """Why the pod that registers a driver is not on a node, and what is never advised about it."""
 
+import copy
+
 import pytest
 
 from tests.incidents.machines import find
@@ -87,3 +89,28 @@ def test_a_node_whose_entry_is_of_the_past_lacks_the_driver():
     assert node_drivers.lacking(Snapshot(map(Object, items), ["*"])) == {"w2": {ROOK}}
     find(items, "Node", "w2")["spec"]["taints"] = []  # its pod may come at any moment
     assert not node_drivers.lacking(Snapshot(map(Object, items), ["*"]))
+
+
+def test_the_pod_of_another_driver_of_the_same_software_is_not_that_of_this_one():
+    items = tainted(["w1", "w3"])
+    other = copy.deepcopy(next(each for each in items if is_of_rook(each)))
+    other["metadata"] |= {"name": "csi-cephfsplugin-w2", "uid": "cephfs"}
+    other["metadata"]["ownerReferences"][0]["name"] = "csi-cephfsplugin"
+    other["spec"]["nodeName"] = "w2"
+    for each in items:
+        if each["kind"] == "CSINode":
+            more = {**each["spec"]["drivers"][0], "name": CEPHFS}
+            each["spec"]["drivers"].append(more)
+    cluster = Snapshot(map(Object, [*items, other]), ["*"])
+
+    assert ROOK in driver_daemons.without_pod(cluster)["w2"]
+    assert CEPHFS not in driver_daemons.without_pod(cluster)["w2"]
+    assert "csi-rbdplugin does not tolerate" in node_drivers.reasons(cluster)["w2"][ROOK]
+
+
+def is_of_rook(item):
+    owners = item["metadata"].get("ownerReferences", [])
+    return item["kind"] == "Pod" and any(each["name"] == "csi-rbdplugin" for each in owners)
+
+
+CEPHFS = "rook-ceph.cephfs.csi.ceph.com"

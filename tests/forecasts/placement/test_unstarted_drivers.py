@@ -112,6 +112,19 @@ def test_a_driver_that_crashes_stays_registered_and_works_no_more():
 
 
 @pytest.mark.parametrize(
+    ("down", "up"), [("csi-rbdplugin", "csi-cephfsplugin"), ("csi-cephfsplugin", "csi-rbdplugin")]
+)
+@pytest.mark.parametrize("how", [looping, lambda _, daemon: waiting(daemon)], ids=["crash", "wait"])
+def test_the_pod_of_another_driver_of_the_same_software_does_not_serve_this_one(down, up, how):
+    named = {f"csi-{each}plugin": f"rook-ceph.{each}.csi.ceph.com" for each in ("rbd", "cephfs")}
+    drivers = {"drivers": [{"name": each} for each in named.values()]}
+    csi = manifest("storage.k8s.io/v1", "CSINode", "a", spec=drivers)
+    found = Snapshot([csi, node(), how("main", daemon=down), running(up)], ["*"], time=NOW)
+    assert node_drivers.lacking(found) == {"a": {named[down]}}
+    assert f"(pod {down}-a is not ready" in node_drivers.reasons(found)["a"][named[down]]
+
+
+@pytest.mark.parametrize(
     "pods",
     [
         [looping("liveness-probe")],

@@ -27,6 +27,15 @@ def pod(owner, kind="ReplicaSet", on="w", ready="False", since="11:00", namespac
     )
 
 
+def beside(found, *down):
+    """Return the same pod, of whose containers these alone are not ready."""
+    boxes = {"kube-rbac-proxy", "machine-config-daemon", *down}
+    found.data["status"]["containerStatuses"] = [
+        {"name": each, "ready": each not in down} for each in sorted(boxes)
+    ]
+    return found
+
+
 def pool():
     labels = {"matchLabels": {"kubernetes.io/os": "linux"}}
     kind = ("machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker")
@@ -58,6 +67,11 @@ def test_without_its_daemon_a_node_is_not_updated():
     ]
 
 
+def test_a_daemon_beside_its_helper_is_down():
+    daemon = beside(pod("machine-config-daemon", "DaemonSet"), "machine-config-daemon")
+    assert len(stops(pool(), daemon)) == 1
+
+
 @pytest.mark.parametrize(
     "pods",
     [
@@ -66,8 +80,37 @@ def test_without_its_daemon_a_node_is_not_updated():
         [pod("machine-config-daemon", "DaemonSet", on="v")],
         [pod(CONTROLLER), pod(CONTROLLER, on="v", namespace="hosted")],
         [pod(CAPI)],
+        [beside(pod("machine-config-daemon", "DaemonSet"), "kube-rbac-proxy")],
+        [beside(pod(CONTROLLER), "kube-rbac-proxy")],
     ],
-    ids=["another-runs", "young", "other-node", "several-clusters", "other-updater"],
+    ids=[
+        *("another-runs", "young", "other-node", "several-clusters", "other-updater"),
+        *("helper-of-a-daemon", "helper"),
+    ],
 )
 def test_an_updater_that_may_work_stops_nothing(pods):
     assert stops(pool(), *pods) == []
+
+
+def deployment(replicas, namespace=SPACE, name="machine-config-controller"):
+    return manifest("apps/v1", "Deployment", name, namespace, spec={"replicas": replicas})
+
+
+def test_a_controller_that_is_scaled_to_0_updates_no_node():
+    assert stops(pool(), deployment(0)) == [
+        f"no node is updated, as Deployment {SPACE}/machine-config-controller is scaled to 0"
+    ]
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [deployment(1)],
+        [deployment(0), deployment(1, "hosted")],
+        [deployment(0), pod(CONTROLLER, ready="True")],
+        [deployment(0, name="capi-controller-manager")],
+    ],
+    ids=["one", "another", "still-there", "other-updater"],
+)
+def test_a_controller_that_is_not_scaled_to_0_stops_nothing(objects):
+    assert stops(pool(), *objects) == []

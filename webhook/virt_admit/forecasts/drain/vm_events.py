@@ -13,6 +13,7 @@ from virt_admit.forecasts.drain import vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.changes import pending_changes
 from virt_admit.forecasts.drain.control import control_path, overruling
 from virt_admit.forecasts.drain.control.control_path import Component, ControlPath
+from virt_admit.forecasts.drain.control.hindrances import Hindrance
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states_failures, vm_states_outcomes
@@ -20,6 +21,7 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import State, StateEffect
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.placement import no_target, virt_handlers
+from virt_admit.forecasts.placement.components import cluster_controllers
 from virt_admit.forecasts.placement.components.drivers import shared_taints
 from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model.kubernetes import node_health
@@ -333,12 +335,16 @@ def _why(asked: Forecast) -> str:
 
 
 def _webhooks(node: str, cluster: Cluster) -> ControlPath:
-    """Return what refuses a migration now besides the components of KubeVirt,
-    which are judged by themselves.
+    """Return what refuses a migration now, or gives its pod no node, besides the components of
+    KubeVirt, which are judged by themselves.
     """
     kept = control_path.of_migrations(cluster, node)
     now = (each for each in kept if each.now and not (each.starts or each.evictions))
-    return ControlPath((), tuple(each for each in now if each.kind in _CONFIGURATIONS))
+    return ControlPath((), tuple(filter(_refuses, now)))
+
+
+def _refuses(each: Hindrance) -> bool:
+    return each.kind in _CONFIGURATIONS or each.component == cluster_controllers.SCHEDULER
 
 
 _CONFIGURATIONS: Final = (VALIDATING_CONFIGURATION.kind, MUTATING_CONFIGURATION.kind)

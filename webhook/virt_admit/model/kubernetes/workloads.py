@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -36,6 +36,26 @@ def container_statuses(pod: Object) -> Iterator[Field]:
     """Yield the states of the containers of a pod, those that run first before others."""
     for kind in CONTAINERS:
         yield from pod.at("status", kind).items()
+
+
+def scaled_down(names: Collection[str], cluster: Cluster) -> Object | None:
+    """Return a Deployment or StatefulSet of these names if each known one has no replicas; None:
+    one has, or none is known.
+    """
+    named = cluster.cached(_controllers_by_name)
+    found = [each for name in sorted(names) for each in named.get(name, ())]
+    return found[0] if found and not any(map(_may_have_pods, found)) else None
+
+
+def _may_have_pods(workload: Object) -> bool:
+    return workload.at("spec", "replicas").integer != 0
+
+
+def _controllers_by_name(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    found: dict[str, list[Object]] = {}
+    for each in (*cluster.known(DEPLOYMENT), *cluster.known(STATEFUL_SET)):
+        found.setdefault(each.name, []).append(each)
+    return found
 
 
 class Workload(NamedTuple):

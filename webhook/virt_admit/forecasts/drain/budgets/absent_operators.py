@@ -1,5 +1,5 @@
-"""Operators that would make way for a drain, and of which no pod is ready: their budgets stay as
-they are.
+"""Operators that would make way for a drain, and of which no pod is ready, or that are scaled to 0:
+their budgets stay as they are.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes import kinds, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import capital
 
 READS: Final[Reads] = union(
-    node_pods.READS, {POD: ("metadata.ownerReferences", "status.containerStatuses", *CONDITIONS)}
+    node_pods.READS,
+    dict.fromkeys((DEPLOYMENT, STATEFUL_SET), ("spec.replicas",)),
+    {POD: ("metadata.ownerReferences", "status.containerStatuses", *CONDITIONS)},
 )
 _WORKLOADS: Final[Mapping[str, frozenset[str]]] = {
     "Longhorn": frozenset(("longhorn-manager",)),
@@ -40,11 +44,20 @@ def held(name: str, answer: OperatorAnswer | None, cluster: Cluster) -> Operator
     if answer is None or answer.way is not Way.WAITS or unlisted(cluster, POD):
         return answer
     pods = cluster.cached(_pods).get(name, ())
-    down = broken_pods.all_down(pods, cluster)
+    down = broken_pods.none_works(pods, cluster)
     if down is None:
-        return answer
+        stopped = None if pods else workloads.scaled_down(_WORKLOADS.get(name, ()), cluster)
+        return _stopped(name, stopped) if stopped is not None else answer
     reason = f"{name} does not make way, as {down.words}"
     return OperatorAnswer(Way.NOW, reason, capital(down.remedy))
+
+
+def _stopped(name: str, workload: Object) -> OperatorAnswer:
+    """Return that an operator was stopped, as for work on what it runs: a person ends that."""
+    reason = f"{name} does not make way, as {workload.kind} {workload.full_name} is scaled to 0"
+    command = about("scale", workload, kinds.of(workload) or DEPLOYMENT, "--replicas=1")
+    words = "Once what it was stopped for is done, scale it up again"
+    return OperatorAnswer(Way.NOW, reason, typed(words, command))
 
 
 @cached
@@ -53,7 +66,7 @@ def _pods(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     found: dict[str, list[Object]] = {}
     for pod in cluster.known(POD):
         workload = node_pods.workload_of(pod)
-        for name, workloads in _WORKLOADS.items():
-            if workload in workloads and not pod.ended:
+        for name, known in _WORKLOADS.items():
+            if workload in known and not pod.ended:
                 found.setdefault(name, []).append(pod)
     return found

@@ -13,7 +13,6 @@ kubevirt/kubevirt:pkg/virt-operator/resource/generate/components/webhooks.go,
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,7 +28,6 @@ from virt_admit.forecasts.placement.components import broken_pods, cluster_contr
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import (
-    clock,
     node_health,
     nodes,
     service_endpoints,
@@ -49,7 +47,6 @@ from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
     DEPLOYMENT,
     KUBEVIRT,
-    LEASE,
     POD,
     SERVICE,
     VALIDATING_CONFIGURATION,
@@ -58,20 +55,19 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import configuration, removed_operators, versions
 from virt_admit.model.kubevirt.settings.removed_operators import RemovedProduct
-from virt_admit.model.lookups import fields
 from virt_admit.model.messages import sentence
 from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
     webhook_reach.READS,
     cluster_controllers.READS,
+    cluster_controllers.LEASE_READS,
     virt_handlers.READS,
     awaited_return.READS,
     removed_operators.READS,
     {
         API_SERVICE: (*CONDITIONS, "status.conditions.message"),
         DEPLOYMENT: ("status.readyReplicas",),
-        LEASE: ("spec.renewTime",),
     },
 )
 
@@ -82,11 +78,6 @@ HANDLER: Final = "virt-handler"
 _FAILS_CLOSED: Final = versions.Version(1, 5)
 """Since this release the API server refuses to evict virt-launcher pods if the webhook on evictions
 does not answer. Before, a budget for each VM protected it.
-"""
-
-_RENEWED_WITHIN: Final = datetime.timedelta(minutes=2)
-"""virt-controller renews its Lease within 15 seconds, kube-scheduler within two.
-One minute is the time that a listing takes.
 """
 
 
@@ -192,16 +183,14 @@ def of_starts(cluster: Cluster) -> Problem | None:
 def _unscheduled(cluster: Cluster) -> Iterator[Hindrance]:
     """Yield that no pod gets a node: no target of a migration, and no VM that starts again."""
     name = cluster_controllers.SCHEDULER
-    down = cluster_controllers.down(name, cluster)
-    renewed = _lease_age(cluster_controllers.SYSTEM, name, cluster)
-    works = renewed is not None and renewed <= _RENEWED_WITHIN  # a leader, whatever its pod says
-    if down is not None and down.id is not None and not works:
+    down = cluster_controllers.places_none(cluster)
+    if down is not None and down.id is not None:
         made = Hindrance(
             name,
             POD.kind,
             down.id.namespace,
             down.id.name,
-            reason=f"{down.reason}, so no new pod gets a node",
+            reason=down.reason,
             remedy=down.remedy,
             stops=True,
         )
@@ -313,8 +302,8 @@ def _controller(cluster: Cluster) -> _State | str | None:
     if (
         isinstance(state, _State)
         and not state.problem
-        and (late := _lease_age(state.namespace, CONTROLLER, cluster))
-        and late > _RENEWED_WITHIN
+        and (late := cluster_controllers.lease_age(state.namespace, CONTROLLER, cluster))
+        and late > cluster_controllers.RENEWED_WITHIN
     ):
         problem = (
             f"virt-controller has not renewed its Lease for {int(late.total_seconds() // 60)} "
@@ -326,12 +315,6 @@ def _controller(cluster: Cluster) -> _State | str | None:
 
 _STATES: Final = {API: _api, CONTROLLER: _controller}
 _REPAIR: Final = "Repair {0}: see the events and the logs of its pods."
-
-
-def _lease_age(namespace: str, name: str, cluster: Cluster) -> datetime.timedelta | None:
-    """Return how long ago the leader of a controller renewed its Lease; None: not known."""
-    lease = fields(cluster, LEASE, namespace, name)
-    return clock.since(lease.at("spec", "renewTime").text, cluster)
 
 
 def _read(name: str, cluster: Cluster) -> _State | str | None:

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.failures import start_errors
+from virt_admit.forecasts.drain.failures.start_errors import KnownError
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states_motion
 from virt_admit.forecasts.placement import start_candidates, start_doubts, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -23,7 +24,7 @@ from virt_admit.model.commands import argument, kubectl, logs_of, shell, typed
 from virt_admit.model.evidence import container_states, node_differences
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
-from virt_admit.model.kubernetes.kinds import POD, VM, VMI
+from virt_admit.model.kubernetes.kinds import NODE, POD, VM, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.workloads import CONTAINERS
@@ -132,21 +133,28 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
             cordon = shell("kubectl", "cordon", argument(node))
             reason = f"kube-scheduler may choose {node}, where each known start fails: {fault.told}"
             return Problem(reason, typed(f"cordon {node} until that is repaired", cordon))
-    empty = cluster.cached(_empty_images) if start_errors.needs_images(vmi, cluster) else {}
-    found = {node: empty.get(start_errors.runtime(node, cluster)) for node in chosen}
-    start = next(iter(found.values()), None)
-    known = start_errors.of(start.said, start.pod, start.node, cluster) if start else None
-    if start is None or known is None or not all(found.values()):
+    empty = cluster.cached(_empty_images)
+    if not empty or not start_errors.needs_images(vmi, cluster):
         return None
+    runtimes = cluster.cached(_runtimes)
+    found = [empty.get(each) for each in dict.fromkeys(runtimes.get(node, "") for node in chosen)]
+    first = next(iter(found), None)
+    if first is None or not all(found):
+        return None
+    start, known = first
     reason = f"its next pod would fail as that of {start.vm} does. {known.why}"
     return Problem(reason, typed(known.remedy, known.command))
 
 
-def _empty_images(cluster: Cluster) -> Mapping[str, FailedStart]:
+def _runtimes(cluster: Cluster) -> Mapping[str, str]:
+    return {node.name: start_errors.runtime(node.name, cluster) for node in cluster.known(NODE)}
+
+
+def _empty_images(cluster: Cluster) -> Mapping[str, tuple[FailedStart, KnownError]]:
     """Return a start that failed for an empty image volume, by the container runtime."""
     starts = filter(None, (_last(vm, cluster) for vm in cluster.known(VM)))
     return {
-        runtime: start
+        runtime: (start, known)
         for start in starts
         if (runtime := start_errors.runtime(start.node, cluster))
         and (known := start_errors.of(start.said, start.pod, start.node, cluster)) is not None

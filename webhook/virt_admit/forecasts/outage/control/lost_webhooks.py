@@ -16,7 +16,7 @@ from virt_admit.forecasts.drain.control import control_path, webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import CONTROL, STARTS, Webhook
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.placement import quotas
-from virt_admit.forecasts.placement.components import service_pods
+from virt_admit.forecasts.placement.components import cluster_controllers, service_pods
 from virt_admit.model.commands import about, typed
 from virt_admit.model.evidence.writes import missing_services
 from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
@@ -62,8 +62,10 @@ def never(vmi: Object, hooks: OnStart, loss: Loss) -> Problem | None:
         return Problem(loss.stopped, "restore the control plane", cause="")
     if hooks.never is not None:
         return Problem(hooks.never.reason, hooks.never.remedy, cause=LOST)
-    refused = control_path.of_starts(loss.cluster) or quotas.start_refusal(
-        vmi, loss.nodes, loss.cluster
+    refused = (
+        cluster_controllers.replaces_none(loss.cluster)
+        or control_path.of_starts(loss.cluster)
+        or quotas.start_refusal(vmi, loss.nodes, loss.cluster)
     )
     return refused._replace(cause="") if refused is not None else None
 

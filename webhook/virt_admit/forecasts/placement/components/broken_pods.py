@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components import unpullable_images
+from virt_admit.forecasts.placement.components import node_pods, unpullable_images
 from virt_admit.model.commands import about, kubectl, logs_of, typed
 from virt_admit.model.evidence import busy_programs, kernel_modules, pod_mutations, status_errors
 from virt_admit.model.kubernetes import clock, events, node_health, workloads
@@ -87,6 +87,18 @@ def all_down(pods: Sequence[Object], cluster: Cluster) -> BrokenPod | None:
     """
     down = pods and all(lasts(pod, cluster) for pod in pods)
     return first(pods, cluster) if down else None
+
+
+def none_works(pods: Sequence[Object], cluster: Cluster) -> BrokenPod | None:
+    """Return the same, where a pod whose helpers alone are not ready works all the same."""
+    broken = all_down(pods, cluster)
+    works = any(node_pods.may_work(pod) and not _on_lost_node(pod, cluster) for pod in pods)
+    return None if works else broken
+
+
+def _on_lost_node(pod: Object, cluster: Cluster) -> bool:
+    """Return whether the node of a pod does not report: its containers were ready before that."""
+    return bool(node_health.silent_for(pod.at("spec", "nodeName").text or "", cluster))
 
 
 def first(pods: Iterable[Object], cluster: Cluster) -> BrokenPod | None:

@@ -102,10 +102,19 @@ def absent(driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
     """Return why the DaemonSet of a driver has no pod on a node; None: it has one,
     or that is not known.
     """
-    if node_pods.of_driver(driver, node_pods.of_node(node, cluster)) is not None:
+    if _has_pod(driver, node, cluster):
         return None
     daemon = of_driver(driver, cluster)
     return of_daemon(daemon, driver, node, cluster) if daemon is not None else None
+
+
+def _has_pod(driver: str, node: str, cluster: Cluster) -> bool:
+    """Return whether a node has a pod that may register a driver: one of its DaemonSet, which may
+    serve several drivers, or another one that is not rather of another driver."""
+    here, daemon = node_pods.of_node(node, cluster), entry(cluster, _of_drivers, driver)
+    if daemon is not None and any(node_pods.daemon(pod) == daemon.name for pod in here):
+        return True
+    return any(True for _ in node_pods.may_register(driver, here, cluster.cached(_listed)))
 
 
 def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> AbsentPod | None:
@@ -202,13 +211,12 @@ def without_pod(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
     found: dict[str, dict[str, AbsentPod]] = {}
     running = cluster.cached(_running)
     for own in () if unlisted(cluster, POD) else cluster.known(CSI_NODE):
-        here = node_pods.of_node(own.name, cluster)
         for driver in filter(
             None, (each["name"].text for each in own.at("spec", "drivers").items())
         ):
             daemon = entry(cluster, _of_drivers, driver)
             runs = daemon is not None and daemon.full_name in running
-            if daemon is None or not runs or node_pods.of_driver(driver, here) is not None:
+            if daemon is None or not runs or _has_pod(driver, own.name, cluster):
                 continue
             if (why := of_daemon(daemon, driver, own.name, cluster)) is not None:
                 found.setdefault(own.name, {})[driver] = why
@@ -217,13 +225,19 @@ def without_pod(cluster: Cluster) -> Mapping[str, Mapping[str, AbsentPod]]:
 
 def _of_drivers(cluster: Cluster) -> dict[str, Object]:
     """Return the DaemonSet of each driver that a CSINode lists."""
-    listed = (
-        each["name"].text
+    listed = sorted(cluster.cached(_listed))
+    pairs = ((driver, of_driver(driver, cluster)) for driver in listed)
+    return {driver: daemon for driver, daemon in pairs if daemon is not None}
+
+
+def _listed(cluster: Cluster) -> frozenset[str]:
+    """Return the drivers that any CSINode lists."""
+    return frozenset(
+        name
         for own in cluster.known(CSI_NODE)
         for each in own.at("spec", "drivers").items()
+        if (name := each["name"].text)
     )
-    pairs = ((driver, of_driver(driver, cluster)) for driver in sorted({*filter(None, listed)}))
-    return {driver: daemon for driver, daemon in pairs if daemon is not None}
 
 
 def _running(cluster: Cluster) -> frozenset[str]:

@@ -65,7 +65,7 @@ def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     for some time, as after a reboot, if the driver itself crashes, or if the kubelet says so.
     """
     found, gone = cluster.cached(_registered), driver_daemons.without_pod(cluster)
-    known = frozenset[str]().union(*found.values())
+    known = cluster.cached(_drivers)
     lost = {
         node: {name for name, absent in each.items() if absent.lasts} for node, each in gone.items()
     }
@@ -219,7 +219,7 @@ def unstarted(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
     """
     found = {
         node: tuple(each for each in sorted(drivers) if _waits(each, node, cluster))
-        for node, drivers in cluster.cached(_registered).items()
+        for node, drivers in cluster.cached(_suspects).items()
     }
     return {node: drivers for node, drivers in found.items() if drivers}
 
@@ -231,7 +231,7 @@ def crashing(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
     """
     found = {
         node: tuple(each for each in sorted(drivers) if _crashes(each, node, cluster))
-        for node, drivers in cluster.cached(_registered).items()
+        for node, drivers in cluster.cached(_suspects).items()
     }
     return {node: drivers for node, drivers in found.items() if drivers}
 
@@ -241,7 +241,7 @@ def _crashes(driver: str, node: str, cluster: Cluster) -> bool:
 
     During an update another pod may serve the driver.
     """
-    here = tuple(node_pods.may_register(driver, node_pods.of_node(node, cluster)))
+    here = tuple(_own(driver, node, cluster))
     return bool(here) and all(
         _is_down(pod) and not pod.deleted and broken_pods.lasts(pod, cluster) for pod in here
     )
@@ -269,8 +269,7 @@ def _waits(driver: str, node: str, cluster: Cluster) -> bool:
     own, pod = find(cluster, NODE, "", node), _pod(driver, node, cluster)
     if own is None or not own.is_true("Ready") or pod is None or pod.deleted:
         return False
-    here = node_pods.of_node(node, cluster)
-    if any(map(_runs, node_pods.may_register(driver, here))):
+    if any(map(_runs, _own(driver, node, cluster))):
         return False
     known = any(True for _ in pod.at("status", "containerStatuses").items())
     if not known or pod.at("status", "phase").text != "Pending":
@@ -282,9 +281,35 @@ def _waits(driver: str, node: str, cluster: Cluster) -> bool:
 def _pod(driver: str, node: str, cluster: Cluster) -> Object | None:
     """Return the pod that registers a driver on a node, one that runs before others; None: none is
     known."""
-    here = node_pods.of_node(node, cluster)
-    running = filter(_runs, node_pods.may_register(driver, here))
-    return node_pods.of_driver(driver, running) or node_pods.of_driver(driver, here)
+    own = tuple(_own(driver, node, cluster))
+    known = node_pods.of_driver(driver, filter(_runs, own)) or node_pods.of_driver(driver, own)
+    if known is not None or driver_daemons.absent(driver, node, cluster) is not None:
+        return known
+    return node_pods.of_driver(driver, node_pods.of_node(node, cluster))  # it serves several
+
+
+def _own(driver: str, node: str, cluster: Cluster) -> Iterator[Object]:
+    """Yield the pods on a node that may register a driver, none that is rather of another one."""
+    here, drivers = node_pods.of_node(node, cluster), cluster.cached(_drivers)
+    return node_pods.may_register(driver, here, drivers)
+
+
+def _suspects(cluster: Cluster) -> Mapping[str, frozenset[str]]:
+    """Return the drivers of the nodes on which a pod of any DaemonSet is not ready."""
+    registered = cluster.cached(_registered)
+    return {
+        node: drivers
+        for node, drivers in registered.items()
+        if any(
+            pod.condition("Ready")["status"].text == "False"
+            for pod in node_pods.of_node(node, cluster)
+        )
+    }
+
+
+def _drivers(cluster: Cluster) -> frozenset[str]:
+    """Return the drivers that any node has."""
+    return frozenset[str]().union(*cluster.cached(_registered).values())
 
 
 def _runs(pod: Object) -> bool:

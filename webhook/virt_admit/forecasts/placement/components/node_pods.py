@@ -8,6 +8,7 @@ manifests give them.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -40,9 +41,20 @@ def of_driver(driver: str, pods: Iterable[Object]) -> Object | None:
     return most_likely(driver, ((daemon(pod), pod) for pod in pods))
 
 
-def may_register(driver: str, pods: Iterable[Object]) -> Iterator[Object]:
-    """Yield the pods that may register a CSI driver: during an update a node may have two."""
-    return (pod for pod in pods if of_driver(driver, (pod,)) is not None)
+def may_register(
+    driver: str, pods: Iterable[Object], others: Iterable[str] = ()
+) -> Iterator[Object]:
+    """Yield the pods that may register a CSI driver: during an update a node may have two.
+
+    ``others``: further drivers. Rook runs csi-cephfsplugin beside csi-rbdplugin, and the name of
+    each has words of both drivers.
+    """
+    further = tuple(others)
+    for pod in pods:
+        name = daemon(pod)
+        own = _rating(driver, name)
+        if own > _ENOUGH and all(_rating(each, name) <= own for each in further):
+            yield pod
 
 
 def of_software(driver: str, pods: Iterable[Object]) -> Iterator[Object]:
@@ -63,10 +75,16 @@ def most_likely(driver: str, named: Iterable[tuple[str, Object]]) -> Object | No
 
     ``named``: each with the name of its DaemonSet.
     """
-    words = sorted(_words(driver), key=len, reverse=True)
-    rated = [(_share(name, words), each) for name, each in named if _OF_DRIVERS.search(name)]
+    rated = [(_rating(driver, name), each) for name, each in named]
     best = max(rated, key=lambda each: each[0], default=(0.0, None))
     return best[1] if best[0] > _ENOUGH else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _rating(driver: str, name: str) -> float:
+    """Return how likely a DaemonSet of that name registers a CSI driver."""
+    words = sorted(_words(driver), key=len, reverse=True)
+    return _share(name, words) if _OF_DRIVERS.search(name) else 0.0
 
 
 def controller_of(driver: str, cluster: Cluster) -> Object | None:
@@ -87,13 +105,14 @@ def attachers_of(driver: str, cluster: Cluster) -> list[Object]:
     """Return the pods with the sidecar that attaches the volumes of a CSI driver, by the names of
     their owners, else, where these name no software, of their namespaces."""
     words = _words(driver)
-    rated = [
-        (_share_of_owner(pod, words), pod)
-        for pod in sorted(cluster.known(POD), key=lambda each: each.full_name)
-        if not pod.ended and _attaches(pod)
-    ]
+    rated = [(_share_of_owner(pod, words), pod) for pod in cluster.cached(_attachers)]
     best = max((share for share, _ in rated), default=0.0)
     return [pod for share, pod in rated if share == best] if best > _ENOUGH else []
+
+
+def _attachers(cluster: Cluster) -> Sequence[Object]:
+    found = [pod for pod in cluster.known(POD) if not pod.ended and _attaches(pod)]
+    return sorted(found, key=lambda each: each.full_name)
 
 
 def _share_of_owner(pod: Object, words: frozenset[str]) -> float:
@@ -106,14 +125,25 @@ def _share_of_owner(pod: Object, words: frozenset[str]) -> float:
 def is_helper(container: str) -> bool:
     """Return whether a container beside a CSI driver neither is the driver nor attaches volumes:
     without it, volumes are attached and mounted all the same."""
-    return container != _ATTACHER and _HELPERS.search(container) is not None
+    return container not in _ATTACHERS and _HELPERS.search(container) is not None
+
+
+def may_work(pod: Object) -> bool:
+    """Return whether the containers of a pod are ready, but for helpers."""
+    states = tuple(pod.at("status", "containerStatuses").items())
+    return bool(states) and not any(
+        each["ready"].boolean is False and not is_helper(each["name"].text or "") for each in states
+    )
 
 
 _HELPERS: Final = re.compile(
-    r"registrar|liveness|health|probe|snapshot|resizer|provisioner|omap|addons|log-|logcollector"
-    r"|rotat|rbac-proxy|metrics|reloader"
+    r"registrar|liveness|health|probe|snapshot|resizer|omap|addons|log-|logcollector|rotat"
+    r"|(?:\A|csi-|external-|group-)provisioner\Z|rbac-proxy|metrics|reloader|syncer|modifier"
+    r"|mutator|replicator|metadata-retriever|podmon|telemetry"
 )
-"""The sidecars of kubernetes-csi, of ceph-csi and of the OpenShift operators."""
+"""The sidecars of kubernetes-csi, of ceph-csi and of the OpenShift operators, and those of vSphere
+(vsphere-syncer), EBS (volumemodifier), HPE, Dell and Portworx. hostpath-provisioner is a driver.
+"""
 
 
 def deployment_of(pod: Object) -> str:
@@ -131,11 +161,13 @@ def _attaches(pod: Object) -> bool:
 
     The Deployment of Trident has the name of its DaemonSet (NetApp/trident:cli/k8s_client).
     """
-    return pod.at("spec", "containers").named(_ATTACHER).present
+    return any(each["name"].text in _ATTACHERS for each in pod.at("spec", "containers").items())
 
 
 _CONTROLS: Final = re.compile(r"controller|provisioner|attacher|ctrlplugin")
-_ATTACHER: Final = "csi-attacher"
+_ATTACHERS: Final = frozenset(("csi-attacher", "external-attacher", "attacher"))
+"""Of most drivers; of democratic-csi and Hitachi; of Dell (dell/helm-charts:charts/csi-powerstore).
+"""
 _HASH: Final = re.compile(r"-[a-z0-9]{1,10}\Z")
 """How a Deployment names its ReplicaSets."""
 

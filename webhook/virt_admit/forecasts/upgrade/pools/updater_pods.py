@@ -15,8 +15,10 @@ from typing import Final
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes import kinds, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import capital
@@ -24,7 +26,11 @@ from virt_admit.model.node_updates import plan_progress
 from virt_admit.model.problems import ProblemCause, ProblemId
 
 READS: Final[Reads] = union(
-    node_pods.READS, {POD: ("metadata.ownerReferences", "status.containerStatuses", *CONDITIONS)}
+    node_pods.READS,
+    {
+        POD: ("metadata.ownerReferences", "status.containerStatuses", *CONDITIONS),
+        **dict.fromkeys((DEPLOYMENT, STATEFUL_SET), ("spec.replicas",)),
+    },
 )
 _BY_DRIVER: Final[Mapping[str, str]] = {
     "machineconfig": "machine-config-controller",
@@ -36,24 +42,38 @@ _DAEMON: Final = "machine-config-daemon"
 
 
 def controller(driver: str, cluster: Cluster) -> Obstacle | None:
-    """Return that no pod of what updates the nodes is ready; None: one is, or none is known.
+    """Return that no pod of what updates the nodes is ready, or that it is scaled to 0; None: one
+    is, or it is not known.
 
     Where it runs in several namespaces, as in a cluster with hosted ones, nothing is said.
     """
     of_plans = _OF_PLANS if plan_progress.at_once(cluster).plan else ""
     name = _BY_DRIVER.get(driver, of_plans)
     pods = cluster.cached(_of_deployments).get(name, ())
+    if not pods and not unlisted(cluster, POD):
+        return _stopped(name, cluster)
     if len({pod.namespace for pod in pods}) != 1 or unlisted(cluster, POD):
         return None
-    down = broken_pods.all_down(pods, cluster)
+    down = broken_pods.none_works(pods, cluster)
     return _obstacle(name, down, "no node is updated") if down is not None else None
+
+
+def _stopped(name: str, cluster: Cluster) -> Obstacle | None:
+    stopped = workloads.scaled_down((name,), cluster)
+    if stopped is None:
+        return None
+    reason = f"no node is updated, as {stopped.kind} {stopped.full_name} is scaled to 0"
+    command = about("scale", stopped, kinds.of(stopped) or DEPLOYMENT, "--replicas=1")
+    words = "Once what it was stopped for is done, scale it up again"
+    place = ProblemId(ProblemCause.COMPONENT, stopped.namespace, name)
+    return Obstacle(reason, typed(words, command), place)
 
 
 def daemon(nodes: Iterable[Object], cluster: Cluster) -> Obstacle | None:
     """Return the first of these nodes whose machine-config-daemon is down; None: none is."""
     for node in nodes:
         own = [each for each in node_pods.of_node(node.name, cluster) if _is_daemon(each)]
-        if node.is_true("Ready") and (down := broken_pods.all_down(own, cluster)) is not None:
+        if node.is_true("Ready") and (down := broken_pods.none_works(own, cluster)) is not None:
             return _obstacle(_DAEMON, down, f"{node.name} is not updated", node.name)
     return None
 

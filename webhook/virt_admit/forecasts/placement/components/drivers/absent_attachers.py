@@ -15,7 +15,6 @@ from typing import Final
 from virt_admit.forecasts.placement.components import broken_pods, cluster_controllers, node_pods
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CSI_DRIVER, POD
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import Problem
@@ -38,19 +37,7 @@ def problem(driver: str, cluster: Cluster) -> Problem | None:
     if manager is not None:
         return manager
     pods = node_pods.attachers_of(driver, cluster)
-    if unlisted(cluster, POD) or not all(map(_is_down, pods)):
-        return None
-    broken = broken_pods.all_down(pods, cluster)
+    broken = None if unlisted(cluster, POD) else broken_pods.none_works(pods, cluster)
     if broken is None:
         return None
     return Problem(f"no pod of its controller is ready ({broken.words})", broken.remedy)
-
-
-def _is_down(pod: Object) -> bool:
-    """Return whether a pod may attach nothing: not for the fault of another helper beside the
-    driver."""
-    states = tuple(pod.at("status", "containerStatuses").items())
-    return not states or any(
-        each["ready"].boolean is False and not node_pods.is_helper(each["name"].text or "")
-        for each in states
-    )
