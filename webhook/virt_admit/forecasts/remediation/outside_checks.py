@@ -19,9 +19,11 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.lookups import find
+from virt_admit.model.node_updates.operators import orphaned_nodes
 
 READS: Final = union(
     vm_returns.READS,
+    orphaned_nodes.READS,
     {kinds.NODE: ("metadata.annotations", "metadata.labels"), kinds.CAPI_MACHINE: ()},
 )
 
@@ -102,7 +104,8 @@ def outside(node: str, cluster: Cluster) -> Iterator[str]:
     name = found.annotations.get(machine_nodes.CAPI_OWNER)
     here = found.annotations.get(machine_nodes.CAPI_SPACE) == _LOCAL
     known = (machine.name for machine in cluster.known(kinds.CAPI_MACHINE))
-    if name and not here and name not in known:
+    is_gone = orphaned_nodes.of_node(node, cluster) is not None
+    if name and not here and not is_gone and name not in known:
         yield f"the management cluster of Cluster API, which has Machine {name} of node {node}"
     if _NODE_POOL in found.labels:
         yield f"the management cluster of HyperShift, which has the NodePool of node {node}"
