@@ -139,7 +139,7 @@ def _of(node: Object, cluster: Cluster) -> OrphanedNode | None:
     unread = kind is CAPI_MACHINE and above is None and unlisted(cluster, CAPI_CLUSTER)
     if unread or (above is not None and above.at("spec", "paused").boolean):
         return None  # its Machines are perhaps moved to another cluster
-    if not any(_is_sibling(each, own, cluster) for each in cluster.known(kind, space)):
+    if (kind, space, own) not in cluster.cached(_present):
         return None
     made = find(cluster, CAPI_MACHINE_SET, space, node.annotations.get(_SET))
     said, is_off = _host(node, name, cluster)
@@ -173,20 +173,31 @@ def _machine(node: Object) -> tuple[Kind, str, str]:
 def _is_named(node: Object, kind: Kind, cluster: Cluster) -> bool:
     """Return whether another Machine has a Node, by its name or by the id of its provider."""
     own = node.at("spec", "providerID").text
-    return any(
-        each.at("status", "nodeRef", "name").text == node.name
-        or (own and each.at("spec", "providerID").text == own)
+    taken = cluster.cached(_taken)
+    return (kind, node.name) in taken or (bool(own) and (kind, own) in taken)
+
+
+def _taken(cluster: Cluster) -> frozenset[tuple[Kind, str | None]]:
+    """Return the names of Nodes and the ids of providers that Machines have."""
+    return frozenset(
+        (kind, each.at(*where).text)
+        for kind in (CAPI_MACHINE, MACHINE)
         for each in cluster.known(kind)
+        for where in (("status", "nodeRef", "name"), ("spec", "providerID"))
     )
 
 
-def _is_sibling(machine: Object, owner: str, cluster: Cluster) -> bool:
-    """Return whether a Machine has a Node in this cluster, and belongs to the same Cluster: in a
-    cluster without its own Machines those of its Nodes are elsewhere.
+def _present(cluster: Cluster) -> frozenset[tuple[Kind, str, str]]:
+    """Return the namespaces and Clusters whose Machines have Nodes in this cluster: in a cluster
+    without its own Machines those of its Nodes are elsewhere. Empty: in any Cluster.
     """
-    node = machine_nodes.node_name(machine, cluster)
-    same = not owner or machine.at("spec", "clusterName").text == owner
-    return same and find(cluster, NODE, "", node) is not None
+    return frozenset(
+        (kind, each.namespace, owner)
+        for kind in (CAPI_MACHINE, MACHINE)
+        for each in cluster.known(kind)
+        if find(cluster, NODE, "", machine_nodes.node_name(each, cluster)) is not None
+        for owner in ("", each.at("spec", "clusterName").text or "")
+    )
 
 
 def _replicas(made: Object | None) -> str:
