@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.selectors import Selector
 READS: Final[Reads] = union(
     machine_pools.READS,
     {
-        KUBELET_CONFIG: ("spec.machineConfigPoolSelector",),
+        KUBELET_CONFIG: ("metadata.creationTimestamp", "spec.machineConfigPoolSelector"),
         MACHINE_CONFIG_POOL: ("metadata.labels",),
     },
 )

@@ -42,7 +42,7 @@ READS: Final[Reads] = union(
     machine_drain.READS,
     paused_clusters.READS,
     {
-        RKE2_CONTROL_PLANE: (f"metadata.annotations.{_LEGACY}", "status.conditions"),
+        RKE2_CONTROL_PLANE: (),
         CAPI_MACHINE: ("metadata.ownerReferences", "metadata.deletionTimestamp"),
     },
 )
