@@ -95,9 +95,11 @@ def pause(machine: Object, cluster: Cluster) -> PausedCluster | None:
     """Return which pause of its Cluster or its control plane keeps a hook of a Machine; None: none
     is known.
     """
+    if kinds.of(machine) is not CAPI_MACHINE:
+        return None
     above = [(CAPI_CLUSTER, machine.at("spec", "clusterName").text)]
     above += [(kind, machine.owned_by(kind.kind)) for kind in _OWNERS.values()]
-    for kind, name in above if kinds.of(machine) is CAPI_MACHINE else ():
+    for kind, name in above:
         found = find(cluster, kind, machine.namespace, name)
         if found is not None and (paused := paused_clusters.of(found, cluster)) is not None:
             return paused
