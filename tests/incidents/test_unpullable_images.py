@@ -4,6 +4,11 @@ unless the registry is away for a while.
 
 import pytest
 
+from virt_admit.forecasts.placement.components import unpullable_images
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Object
+
 from .machines import draining, event, find, guest, migration, target_pod
 
 DIGEST = "sha256:" + "4a0c3f95" * 8
@@ -127,3 +132,14 @@ def test_vms_with_the_same_image_are_the_next_stops(ask):
 )
 def test_vms_with_another_image_are_not(ask, items):
     assert "next stop" not in ask(pulling(BY_DIGEST, error=GONE) + items, "upgrade")
+
+
+def test_pods_are_gone_through_once_for_all_vms(monkeypatch):
+    items = [*draining((1, 8)), *guest("web", "w1"), *guest("db", "w2")]
+    cluster = Snapshot(map(Object, items), ["*"])
+    vmi = Object(find(items, "VirtualMachineInstance", "web"))
+    asked = []
+    monkeypatch.setattr(unpullable_images.vm_ledger, "vmi_name", asked.append)
+    for _ in range(3):
+        assert list(unpullable_images._others(BY_DIGEST, vmi, cluster)) == []
+    assert len(asked) == len(list(cluster.known(POD)))

@@ -85,6 +85,40 @@ def test_a_vm_that_is_owned_is_not_to_be_deleted():
     assert "delete" not in found.remedy
 
 
+def deleted(kind, name):
+    """Return what marks an object for deletion."""
+
+    def change(items):
+        find(items, kind, name)["metadata"]["deletionTimestamp"] = ago(minutes=1)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            deleted("Pod", "hp-volume-old"),
+            "VMI vms/old on w1 has claim data open (pod hp-volume-old, which is in deletion)",
+        ),
+        (
+            deleted("VirtualMachineInstance", "old"),
+            "VM vms/old on w1, which is being deleted, has claim data open (pod hp-volume-old)",
+        ),
+    ],
+    ids=["its pod", "its VMI"],
+)
+def test_what_is_about_to_let_a_claim_go_is_waited_for(change, words):
+    found = told(change=change)
+
+    assert words in found.reason
+    assert found.remedy == (
+        "wait until pod hp-volume-old has ended; if that lasts, see why: kubectl describe pod "
+        "hp-volume-old -n vms"
+    )
+    assert doubt(change=change) is None
+
+
 def attached(items):
     spec = {"nodeName": "w1", "source": {"persistentVolumeName": "pvc-vms-data"}}
     items[:] = [

@@ -140,3 +140,25 @@ def test_what_was_not_read_is_not_denied():
 
 def test_another_cause_is_left_alone():
     assert told(*WORKERS, refusals={"a": CPUS, "b": "cordoned"}) is None
+
+
+def test_a_config_without_a_selector_has_none():
+    spec = {"kubeletConfig": {"cpuManagerPolicy": "static"}}
+    bare = manifest(API, "KubeletConfig", "pinned", spec=spec)
+    assert told(*WORKERS, bare).reason == (
+        f"{BEGIN}no MachineConfigPool: it has no machineConfigPoolSelector"
+    )
+
+
+def test_a_config_that_is_not_seen_may_exist():
+    remedy = told(*WORKERS, read=False).remedy
+    assert (
+        "in the KubeletConfig of MachineConfigPool worker, or in a new one if it has none,"
+        in remedy
+    )
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_no_kubelet_is_edited_by_hand_where_pools_are_not_seen(read):
+    remedy = told(*WORKERS, pools=(), read=read).remedy
+    assert ("on OpenShift by a KubeletConfig" in remedy) is not read

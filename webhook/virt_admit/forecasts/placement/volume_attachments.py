@@ -251,7 +251,7 @@ def _used(
     what = f"volume {volume(attachment)} of claim {claim} is still attached to {node}"
     other = claim_holders.of_pods(pods, waiting, cluster) if waiting is not None else None
     if other is not None:
-        return AttachmentFault(other.words, other.remedy, lasts=True)
+        return AttachmentFault(other.words, other.remedy, lasts=not other.is_ending)
     if pods:
         command = kubectl("describe", POD, pods[0].name, namespace)
         if pods[0].deleted:

@@ -19,9 +19,11 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.lookups import find
+from virt_admit.model.node_updates.operators import orphaned_nodes
 
 READS: Final = union(
     vm_returns.READS,
+    orphaned_nodes.READS,
     {kinds.NODE: ("metadata.annotations", "metadata.labels"), kinds.CAPI_MACHINE: ()},
 )
 
@@ -94,6 +96,10 @@ def _returns(vmi: Object, cluster: Cluster) -> bool:
         return False
 
 
+def _machines(cluster: Cluster) -> frozenset[str]:
+    return frozenset(machine.name for machine in cluster.known(kinds.CAPI_MACHINE))
+
+
 def outside(node: str, cluster: Cluster) -> Iterator[str]:
     """Yield what may remediate a node and is not read. Nothing for a Node that cannot be read."""
     found = find(cluster, kinds.NODE, "", node)
@@ -101,8 +107,8 @@ def outside(node: str, cluster: Cluster) -> Iterator[str]:
         return
     name = found.annotations.get(machine_nodes.CAPI_OWNER)
     here = found.annotations.get(machine_nodes.CAPI_SPACE) == _LOCAL
-    known = (machine.name for machine in cluster.known(kinds.CAPI_MACHINE))
-    if name and not here and name not in known:
+    is_gone = orphaned_nodes.of_node(node, cluster) is not None
+    if name and not here and not is_gone and name not in cluster.cached(_machines):
         yield f"the management cluster of Cluster API, which has Machine {name} of node {node}"
     if _NODE_POOL in found.labels:
         yield f"the management cluster of HyperShift, which has the NodePool of node {node}"

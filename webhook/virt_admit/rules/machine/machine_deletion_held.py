@@ -15,7 +15,7 @@ from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE
-from virt_admit.model.messages import advice_of, cut
+from virt_admit.model.messages import advice_of, command_of, cut
 from virt_admit.model.node_updates.operators import machine_hooks
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
@@ -56,10 +56,15 @@ def check(machine: Object, context: Context) -> Findings:
     begin = f"it is being deleted for {clock.duration(age)} and waits for its hook"
     if lost := machine_hooks.of_lost_member(machine, cluster):
         short = lost.why.replace(f"annotation {machine_hooks.REMOVED}", "the end of its member")
-        hook, advice = hooks[0].partition(" of ")[0], advice_of(lost.advice)
+        hook, advice = machine_hooks.RKE2, advice_of(lost.advice)
         ways = (f"{begin} {hook}: {why}. {advice}" for why in (lost.why, short))
         message = check.first_that_fits(path, *ways)
         yield Finding(path, message, value=machine.name, command=lost.command)
+        return
+    if paused := machine_hooks.pause(machine, cluster):
+        hook, why = cut(hooks[0].partition(" of ")[0], 60), paused.title
+        message = f"{begin} {hook}, which stays, as {why}. {advice_of(paused.remedy)}"
+        yield Finding(path, message, value=machine.name, command=command_of(paused.remedy))
         return
     kind = CAPI_MACHINE if kinds.of(machine) is CAPI_MACHINE else MACHINE
     known = machine_twins.rancher_wait(machine, cluster)

@@ -5,7 +5,8 @@ KubeletConfig says Success and the pool says Updated, without a node, and the ku
 sets, such as the static CPU manager, without which no VM gets dedicated CPUs.
 
 **Fix.** Let the KubeletConfig select the pool master, whose nodes are then drained and restarted in
-turn, and delete the custom pool. If it is not for the masters, take its label off them.
+turn, and delete the custom pool. Where that pool has a KubeletConfig already, set it there: one
+alone takes effect. If it is not for the masters, take its label off them.
 """
 
 from virt_admit.model.commands import kubectl
@@ -33,14 +34,23 @@ def check(node: Object, context: Context) -> Findings:
         for kind in (MACHINE_CONFIG_POOL, KUBELET_CONFIG):
             yield from more_may_exist(context.cluster, kind)
         return
-    config, owner = found.config, writers.owner_above(found.config)
-    title = f"KubeletConfig {config.name}" if owner is None else owner.title
-    see = kubectl("edit", KUBELET_CONFIG, config.name)
+    title, see = _named(found.config)
+    way, has = "Let it select pool master", ""
+    if found.other is not None:  # the operator applies one of them, the last one
+        other, see = _named(found.other)
+        has, way = f", which has {other} already", f"Set in {other} what the masters lack"
     yield Finding(
         node.metadata["labels"].path,
         f"{title} is for MachineConfigPool {found.pool}, which has no node: this one has its "
-        "label, but stays in pool master, as a master does. Let it select pool master, or take "
-        "the label off.",
+        f"label, but stays in pool master, as a master does{has}. {way}, or take the label off.",
         value=node.name,
-        command=see if owner is None else owner.command("describe"),
+        command=see,
     )
+
+
+def _named(config: Object) -> tuple[str, str]:
+    """Return a KubeletConfig, or the object that writes it, and the command for it."""
+    owner = writers.owner_above(config)
+    if owner is not None:
+        return owner.title, owner.command("describe")
+    return f"KubeletConfig {config.name}", kubectl("edit", KUBELET_CONFIG, config.name)

@@ -20,7 +20,7 @@ from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE
-from virt_admit.model.messages import names
+from virt_admit.model.messages import advice_of, names
 from virt_admit.model.node_updates.operators import machine_hooks
 from virt_admit.model.remediation import etcd_guard, machine_drain
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
@@ -63,9 +63,11 @@ def check(node: Object, context: Context) -> Findings:
         age = _age(held.machine, cluster)
         if age is None or age < machine_hooks.patience(held.machine, cluster):
             continue
-        hook = f"its hook {cut(held.hooks[0], 60)} is set, which no time-out ends."
-        begin = f"{_begin(held.machine, twin, age)}, but {hook}"
-        message = f"{begin} {held.brief or 'Provide what the hook waits for.'}"
+        begin = f"{_begin(held.machine, twin, age)}, but its hook {cut(held.hooks[0], 60)}"
+        advice = held.brief or "Provide what the hook waits for."
+        message = f"{begin} is set, which no time-out ends. {advice}"
+        if paused := machine_hooks.pause(held.machine, cluster):
+            message = f"{begin} stays, as {paused.title}. {advice_of(paused.remedy)}"
         yield Finding(path, message, value=node.name, command=see)
     for twin in left.values():
         age = _age(twin.machine, cluster)

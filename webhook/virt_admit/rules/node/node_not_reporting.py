@@ -14,6 +14,7 @@ kubelet, and approve none of them. A node whose Machine does not exist any more 
 sure that its host is off, and delete the Node.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from virt_admit.forecasts.placement import volume_attachments
@@ -65,7 +66,9 @@ def check(node: Object, context: Context) -> Findings:
         return
     found, unseen = gather(vmis.on_node(context.cluster, node.name))
     if (orphan := orphaned_nodes.of_node(node.name, context.cluster)) is not None:
-        yield _left_over(orphan, node, silence)
+        yield _left_over(orphan, node, silence, [vmi.full_name for vmi in found])
+        if unseen:
+            yield Unseen(unseen)
         return
     if not found and not unseen and awaited_return.is_planned(node.name, context.cluster):
         return  # it is rebooted on purpose, and nothing of KubeVirt is there
@@ -117,15 +120,17 @@ def check(node: Object, context: Context) -> Findings:
 _MIGRATES: Final = "cannot migrate"
 
 
-def _left_over(left: OrphanedNode, node: Object, silence: str) -> Finding:
+def _left_over(left: OrphanedNode, node: Object, silence: str, guests: Sequence[str]) -> Finding:
     """Return that a node does not come back, because its Machine is gone."""
     path, begin = node.condition("Ready")["status"].path, "this node does not report"
     given_up = f"Cluster API gave its deletion up ({left.failed}). " if left.failed else ""
     later = f" {capital(left.limit)}." if left.limit else ""
+    there = f", with {count(len(guests), 'VM')} ({names(guests, 80)})" if guests else ""
+    why = f"{left.why}{there}"
     ways = (
-        f"{begin} ({silence}): {left.why}. {given_up}{left.brief}{later}",
-        f"{begin} ({silence}): {left.why}. {given_up}{left.brief}",
-        f"{begin}: {left.why}. {left.brief}",
+        f"{begin} ({silence}): {why}. {given_up}{left.brief}{later}",
+        f"{begin} ({silence}): {why}. {given_up}{left.brief}",
+        f"{begin}: {why}. {left.brief}",
         f"{begin}: its Machine does not exist any more. {left.brief}",
     )
     return Finding(

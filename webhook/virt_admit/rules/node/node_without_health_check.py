@@ -35,6 +35,7 @@ from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates import node_phases
+from virt_admit.model.node_updates.operators import orphaned_nodes
 from virt_admit.model.remediation import check_scope
 from virt_admit.rule import Action, Context, Finding, Findings, Object, count, cut, rule, union
 
@@ -70,6 +71,8 @@ _AWAY: Final = (
 def check(node: Object, context: Context) -> Findings:
     if certificate_requests.of_node(node.name, context.cluster) is not None:
         return  # it runs: a health check that acted now would fence a node whose guests are well
+    if orphaned_nodes.of_node(node.name, context.cluster) is not None:
+        return  # it does not come back: node-not-reporting says how it ends
     covered = coverage.coverage(context.cluster)
     if node.name in covered.nodes or context.cluster.cached(outside_checks.is_single):
         return

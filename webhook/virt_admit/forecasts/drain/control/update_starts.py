@@ -88,7 +88,7 @@ def _of(kubevirt: Object, target: str, cluster: Cluster) -> Iterator[UnstartedPo
             found += _without_pod(job, cluster)
         for each in found:
             yield each._replace(
-                why=f"{each.why}. virt-operator replaces nothing before that Job has ended"
+                why=f"{each.why}. virt-operator replaces nothing before that Job has succeeded"
             )
     new = (pod for pod in pods if pod.labels.get(_LABEL) in _COMPONENTS and _is_of(pod, target))
     yield from _unstarted(kubevirt, new, None, cluster)

@@ -9,6 +9,7 @@ from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.placement import start_doubts, virt_handlers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.node_updates.operators import orphaned_nodes
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler.pods import Pod
 
@@ -38,6 +39,8 @@ def why_and_remedy(
         way = f"{start_doubts.opens(full, pod.fault, loss.cluster)}, and {acting}"
     elif room.fits is False and pod.full_name not in room.safe:
         why = f"{why}; and not all VMs find a place"
+    if (left := orphaned_nodes.of_node(node, loss.cluster)) is not None:
+        return why, left.remedy
     return why, awaited_return.of_silent(node, loss.cluster) or way
 
 

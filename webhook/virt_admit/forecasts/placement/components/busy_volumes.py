@@ -95,7 +95,7 @@ def of(
         return _not_fenced(lost, cluster) if lost else None
     other = claim_holders.of_pods(users, waiting, cluster) if waiting is not None else None
     if other is not None:
-        return HeldVolume(other.words, other.remedy, lasts=True, by_other=True)
+        return HeldVolume(other.words, other.remedy, lasts=not other.is_ending, by_other=True)
     there = holder.at("spec", "nodeName").text or ""
     opened = f"the volume is open on {there}, where pod {holder.name} uses it"
     driver = own.at("spec", "csi", "driver").text or ""

@@ -11,12 +11,12 @@ kubevirt/kubevirt#8471, pull 8474; kubernetes/kubernetes:pkg/kubelet/images/imag
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_admit.model.commands import kubectl, typed, virtctl
 from virt_admit.model.kubernetes import events
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, DEPLOYMENT, POD, STATEFUL_SET, VM
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.workloads import container_statuses
@@ -105,18 +105,27 @@ def _stop(vmi: Object, own: Sequence[str], others: Sequence[str]) -> str:
 def _others(image: str, vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the other VMs that run a container disk of the same digest, with their nodes."""
     digest = image[image.rfind("@sha256:") :]
+    for (namespace, name), on in entry(cluster, _running, digest) or ():
+        if (name, namespace) != (vmi.name, vms.namespace_of(vmi)):
+            yield f"{namespace}/{name} on {on}"
+
+
+def _running(cluster: Cluster) -> Mapping[str, Sequence[tuple[tuple[str, str], str]]]:
+    """Return by digest which VMs run a container disk of it, and where: once for all VMs."""
+    found: dict[str, dict[tuple[tuple[str, str], str], None]] = {}
     for pod in sorted(cluster.known(POD), key=lambda each: each.full_name):
         name, on = vm_ledger.vmi_name(pod), pod.at("spec", "nodeName").text
-        is_own = (name, pod.namespace) == (vmi.name, vms.namespace_of(vmi))
-        if name and on and not is_own and not pod.ended and any(_runs(pod, digest)):
-            yield f"{pod.namespace}/{name} on {on}"
+        if name and on and not pod.ended:
+            for digest in _digests(pod):
+                found.setdefault(digest, {})[(pod.namespace, name), on] = None
+    return {digest: tuple(own) for digest, own in found.items()}
 
 
-def _runs(pod: Object, digest: str) -> Iterator[bool]:
+def _digests(pod: Object) -> Iterator[str]:
     for status in container_statuses(pod):
-        is_disk = (status["name"].text or "").startswith(_DISK)
-        runs = status.at("state", "running").present
-        yield is_disk and runs and (status["imageID"].text or "").endswith(digest)
+        image, start = status["imageID"].text or "", (status["name"].text or "").startswith(_DISK)
+        if start and "@sha256:" in image and status.at("state", "running").present:
+            yield image[image.rfind("@sha256:") :]
 
 
 _RESTART: Final = "restart the VM, whose new pod takes the image that the VM names"

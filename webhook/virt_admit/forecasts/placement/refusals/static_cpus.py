@@ -59,7 +59,8 @@ def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     refusing = ((pool, [node for node in own if node.name in refusals]) for pool, own in pools)
     own = [(pool, there) for pool, there in refusing if there]
     if not own:
-        way = f"set {_STATIC} (with reserved CPUs) in the kubelet of a drained node"
+        by = ", on OpenShift by a KubeletConfig" if unlisted(cluster, MACHINE_CONFIG_POOL) else ""
+        way = f"set {_STATIC} (with reserved CPUs) in the kubelet of a drained node{by}"
         return Problem("", f"{way}, so that virt-handler labels it, or {_WITHOUT}", command=labels)
     settings = [kubelet_configs.selected(each, pools) for each in _static(cluster)]
     for each in settings:
@@ -69,8 +70,12 @@ def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     target, _ = own[-1]  # that of the masters is the first one
     if not settings or unread or unlisted(cluster, NODE):
         reason = "" if unread or settings else f": no KubeletConfig sets {_STATIC}"
-        other = _other(target, cluster)
-        way = f"set {_STATIC} and {_RESERVED} in {_named(other, target)}, {_RESTARTS}"
+        other = kubelet_configs.last_of(target, cluster)
+        where = _named(other, target)
+        if other is None and unread:
+            its = f"the KubeletConfig of MachineConfigPool {target.name}"
+            where = f"{its}, or in a new one if it has none"
+        way = f"set {_STATIC} and {_RESERVED} in {where}, {_RESTARTS}"
         return Problem(reason, f"{way}, or {_WITHOUT}", command=labels)
     return _unreached(settings[0], target, own, cluster)
 
@@ -90,13 +95,6 @@ def _static(cluster: Cluster) -> list[Object]:
 
 def _policy(config: Object) -> str | None:
     return config.at("spec", "kubeletConfig", "cpuManagerPolicy").text
-
-
-def _other(pool: Object, cluster: Cluster) -> Object | None:
-    """Return the KubeletConfig that a pool has: the operator writes one file, of the last one."""
-    known = sorted(cluster.known(KUBELET_CONFIG), key=lambda each: (each.created, each.name))
-    own = [each for each in known if kubelet_configs.selected(each, [(pool, [])]).pools]
-    return own[-1] if own else None
 
 
 def _under_way(config: Object, pool: Object, labels: str) -> Problem:
@@ -119,16 +117,17 @@ def _unreached(setting: SelectedPools, target: Object, own: Pools, cluster: Clus
     config = setting.config
     begin = f": KubeletConfig {config.name} sets {_STATIC} for "
     if not setting.pools:
-        reason = (
-            f"{begin}no MachineConfigPool: none has the labels of its machineConfigPoolSelector"
-        )
+        why = "none has the labels of its machineConfigPoolSelector"
+        if setting.selector is None:
+            why = "it has no machineConfigPoolSelector"
+        reason = f"{begin}no MachineConfigPool: {why}"
     else:
         stay = {each.name for _, there in own for each in there}
         told = (_where(pool, there, stay, cluster) for pool, there in setting.pools)
         reason = f"{begin}MachineConfigPool {'; and for '.join(told)}"
     if joins := _joins(setting, target, own):
         return Problem(reason, f"{joins[0]}, or {_WITHOUT}", command=joins[1])
-    other = _other(target, cluster)
+    other = kubelet_configs.last_of(target, cluster)
     if other is not None:
         way = f"set {_STATIC} and {_RESERVED} in {_named(other, target)}"
         return Problem(reason, f"{way}, {_RESTARTS}, or {_WITHOUT}", command=_edit(other))

@@ -55,13 +55,24 @@ class ClaimHolder(NamedTuple):
         """Which claims are open, and which VM uses them."""
         on, several = self.pod.at("spec", "nodeName").text or "?", len(self.claims) > 1
         left = ", which nothing owns as its VirtualMachine is gone," if self.is_left else ""
+        if self.is_ending:
+            left = ", which is being deleted," if self.vmi.deleted else ""
+        pod = f"pod {self.pod.name}{', which is in deletion' if self.pod.deleted else ''}"
         who = f"{'VMI' if self.is_left else 'VM'} {self.vmi.full_name} on {on}{left}"
-        return f"{who} has claim{'s' * several} {names(self.claims)} open (pod {self.pod.name})"
+        return f"{who} has claim{'s' * several} {names(self.claims)} open ({pod})"
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the holder is about to let the claim go, unless something keeps its pod."""
+        return self.pod.deleted or self.vmi.deleted
 
     @property
     def remedy(self) -> str:
         """What frees the claim: the guest of the holder may still be needed."""
         name, namespace = self.vmi.name, vms.namespace_of(self.vmi)
+        if self.is_ending:
+            see = kubectl("describe", POD, self.pod.name, namespace)
+            return typed(f"wait until pod {self.pod.name} has ended; if that lasts, see why", see)
         plugged = [each for each in self.volumes if _is_plugged(self.vmi, each)]
         unplug = shell(
             *("virtctl", "removevolume", argument(name)),

@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.selectors import Selector
 READS: Final[Reads] = union(
     machine_pools.READS,
     {
-        KUBELET_CONFIG: ("spec.machineConfigPoolSelector",),
+        KUBELET_CONFIG: ("metadata.creationTimestamp", "spec.machineConfigPoolSelector"),
         MACHINE_CONFIG_POOL: ("metadata.labels",),
     },
 )
@@ -46,12 +46,21 @@ def selected(config: Object, pools: Pools) -> SelectedPools:
     return SelectedPools(config, selector, chosen)
 
 
+def last_of(pool: Object, cluster: Cluster) -> Object | None:
+    """Return the KubeletConfig that a pool has: the operator writes one file, of the last one."""
+    known = sorted(cluster.known(KUBELET_CONFIG), key=lambda each: (each.created, each.name))
+    own = [each for each in known if selected(each, [(pool, [])]).pools]
+    return own[-1] if own else None
+
+
 class LostConfig(NamedTuple):
     """A KubeletConfig that reaches no node at all, as the nodes that it was for are masters."""
 
     config: Object
     pool: str
     """The custom pool that selects the node."""
+    other: Object | None
+    """The KubeletConfig that the pool of the masters has already."""
 
 
 def of_node(node: Object, cluster: Cluster) -> LostConfig | None:
@@ -64,11 +73,13 @@ def lost(cluster: Cluster) -> Mapping[str, LostConfig]:
     """Return by the name of a node the KubeletConfig that was for it: the pool is not one that
     awaits its first node, as it selects nodes that stay in another one.
     """
-    every, known = cluster.known(NODE), cluster.known(MACHINE_CONFIG_POOL)
+    every, known = cluster.known(NODE), list(cluster.known(MACHINE_CONFIG_POOL))
     if any(unlisted(cluster, kind) for kind in (NODE, MACHINE_CONFIG_POOL)):
         return {}
     pools = machine_pools.members(known, every)
     kept = {each.node: each.custom for each in machine_pools.overlaps(known, every)}
+    masters = next((pool for pool in known if machine_pools.is_of_masters(pool)), None)
+    other = last_of(masters, cluster) if masters is not None else None
     found: dict[str, LostConfig] = {}
     for config in sorted(cluster.known(KUBELET_CONFIG), key=lambda each: each.name):
         chosen = selected(config, pools).pools
@@ -76,5 +87,5 @@ def lost(cluster: Cluster) -> Mapping[str, LostConfig]:
             names = {pool.name for pool, _ in chosen}
             for node, pool in kept.items():
                 if pool in names:
-                    found.setdefault(node, LostConfig(config, pool))
+                    found.setdefault(node, LostConfig(config, pool, other))
     return found

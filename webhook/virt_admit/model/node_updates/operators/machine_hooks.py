@@ -18,23 +18,31 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, KUBEADM, RKE2_CONTROL_PLANE
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_CLUSTER,
+    CAPI_MACHINE,
+    KUBEADM,
+    RKE2_CONTROL_PLANE,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
+from virt_admit.model.node_updates.operators import paused_clusters
+from virt_admit.model.node_updates.operators.paused_clusters import PausedCluster
 from virt_admit.model.remediation import etcd_guard, machine_drain
 
 _PREFIX: Final = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
-_RKE2: Final = "rke2-cleanup"
-_OWNERS: Final = {_RKE2: RKE2_CONTROL_PLANE, "kcp-cleanup": KUBEADM}
+RKE2: Final = "rke2-cleanup"
+_OWNERS: Final = {RKE2: RKE2_CONTROL_PLANE, "kcp-cleanup": KUBEADM}
 """Which controller of the Machine sets and removes a hook that names no owner."""
 REMOVED: Final = "etcd.rke2.cattle.io/removed-node-name"
 _LEGACY: Final = "controlplane.cluster.x-k8s.io/legacy"
 
 READS: Final[Reads] = union(
     machine_drain.READS,
+    paused_clusters.READS,
     {
-        RKE2_CONTROL_PLANE: (f"metadata.annotations.{_LEGACY}", "status.conditions"),
+        RKE2_CONTROL_PLANE: (),
         CAPI_MACHINE: ("metadata.ownerReferences", "metadata.deletionTimestamp"),
     },
 )
@@ -83,6 +91,21 @@ def patience(machine: Object, cluster: Cluster) -> timedelta:
     return _OF_ETCD if etcd_guard.is_held(machine) else PATIENCE
 
 
+def pause(machine: Object, cluster: Cluster) -> PausedCluster | None:
+    """Return which pause of its Cluster or its control plane keeps a hook of a Machine; None: none
+    is known.
+    """
+    if kinds.of(machine) is not CAPI_MACHINE:
+        return None
+    above = [(CAPI_CLUSTER, machine.at("spec", "clusterName").text)]
+    above += [(kind, machine.owned_by(kind.kind)) for kind in _OWNERS.values()]
+    for kind, name in above:
+        found = find(cluster, kind, machine.namespace, name)
+        if found is not None and (paused := paused_clusters.of(found, cluster)) is not None:
+            return paused
+    return None
+
+
 def is_node_deleted(machine: Object) -> bool:
     """Return whether Cluster API says that the Node of a Machine was deleted, in either version."""
     healthy = machine_drain.condition(machine, "NodeHealthy")
@@ -101,9 +124,11 @@ def of_lost_member(machine: Object, cluster: Cluster) -> HookWait | None:
     """
     if kinds.of(machine) is not CAPI_MACHINE or not machine.deleted:
         return None
+    if unlisted(cluster, CAPI_CLUSTER) or pause(machine, cluster) is not None:
+        return None  # its provider may do nothing at all
     own = [key for key in machine.annotations if key.startswith(_PREFIX)]
     name = machine.at("status", "nodeRef", "name").text
-    waits = machine_drain.terminating_hooks(machine) and own == [f"{_PREFIX}/{_RKE2}"]
+    waits = machine_drain.terminating_hooks(machine) and own == [f"{_PREFIX}/{RKE2}"]
     title = machine.owned_by(RKE2_CONTROL_PLANE.kind)
     owner = find(cluster, RKE2_CONTROL_PLANE, machine.namespace, title)
     if not waits or not name or owner is None or not is_node_deleted(machine):

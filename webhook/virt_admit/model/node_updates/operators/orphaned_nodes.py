@@ -2,7 +2,9 @@
 
 A Machine goes after its Node. Cluster API gives the Node up where its deletion fails once
 ``nodeDeletionTimeout`` is over, which counts from the deletion of the Machine, so that a drain
-uses it up. The Node counts on: its DaemonSet pods are never ready. Sources:
+uses it up. The Node counts on: its DaemonSet pods are never ready. A Node whose Machine alone was
+removed, as to keep the host, may run: not its silence, but what else is seen tells them apart.
+Sources:
 kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#reconcileDelete, issue
 kubernetes-sigs/cluster-api#14024;
 metal3-io/cluster-api-provider-metal3:baremetal/metal3machine_manager.go (the provider id).
@@ -15,10 +17,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model import machine_nodes
+from virt_admit.model import certificate_requests, machine_nodes
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, events, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, gather, unlisted
 from virt_admit.model.kubernetes.kinds import (
     BARE_METAL_HOST,
     CAPI_CLUSTER,
@@ -30,6 +32,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import cut_middle
 
@@ -38,11 +41,15 @@ _SET: Final = "cluster.x-k8s.io/owner-name"
 _CLUSTER: Final = "cluster.x-k8s.io/cluster-name"
 _DELETION: Final = ("spec", "template", "spec", "deletion", "nodeDeletionTimeoutSeconds")
 _OLDER: Final = ("spec", "template", "spec", "nodeDeletionTimeout")
+_HEARTBEAT: Final = "kubevirt.io/heartbeat"
 READS: Final[Reads] = union(
     machine_nodes.READS,
     node_health.READS,
+    certificate_requests.READS,
+    vmis.READS,
     {
         NODE: (
+            f"metadata.annotations.{_HEARTBEAT}",
             "spec.providerID",
             "status.conditions.lastTransitionTime",
             *(f"metadata.annotations.{key}" for key in (_SET, _CLUSTER)),
@@ -59,6 +66,8 @@ _SETTLED: Final = timedelta(minutes=10)
 """The Machine and its Node go within seconds of each other."""
 _PROVIDERS: Final = ("metal3://", "baremetalhost:///")
 """How the provider id of a node on bare metal begins, before namespace and name of its host."""
+_INSTALLED: Final = ("provisioning", "provisioned")
+"""States of a host that gets, or has, the system of the Machine that uses it."""
 _FAILED: Final = "FailedDeleteNode"
 
 
@@ -71,7 +80,7 @@ class OrphanedNode(NamedTuple):
     proof: str
     """What else shows it, as clauses; empty: nothing does."""
     is_off: bool
-    """Whether its host has no power, or another Machine has it."""
+    """Whether its host has no power, or was installed for another Machine."""
     failed: str
     """Why the deletion of the Node failed, by an event; empty: not known."""
     limit: str
@@ -98,7 +107,9 @@ class OrphanedNode(NamedTuple):
     @property
     def remedy(self) -> str:
         """What ends it, with the command, and what keeps it from coming again."""
-        return typed(self.advice, kubectl("delete", NODE, self.name), self.limit)
+        off = " and its host does not run it any more" if self.is_off else ""
+        words = f"{self.advice}, as its Machine is gone{off}"
+        return typed(words, kubectl("delete", NODE, self.name), self.limit)
 
 
 def of_node(name: str, cluster: Cluster) -> OrphanedNode | None:
@@ -128,13 +139,27 @@ def _of(node: Object, cluster: Cluster) -> OrphanedNode | None:
     unread = kind is CAPI_MACHINE and above is None and unlisted(cluster, CAPI_CLUSTER)
     if unread or (above is not None and above.at("spec", "paused").boolean):
         return None  # its Machines are perhaps moved to another cluster
-    if not any(_is_sibling(each, own, cluster) for each in cluster.known(kind, space)):
+    if (kind, space, own) not in cluster.cached(_present):
         return None
     made = find(cluster, CAPI_MACHINE_SET, space, node.annotations.get(_SET))
-    said, is_off = _host(node, cluster)
+    said, is_off = _host(node, name, cluster)
+    if not is_off and _may_run(node, cluster):
+        return None
     proof = "; ".join(filter(None, (_replicas(made), said)))
     failed = _failure(space, name, cluster)
     return OrphanedNode(node.name, f"{space}/{name}", proof, is_off, failed, _limit(made))
+
+
+def _may_run(node: Object, cluster: Cluster) -> bool:
+    """Return whether a node may run although it does not report: a drain did not empty it, its
+    kubelet asks for a certificate, or its virt-handler reported after its kubelet.
+    """
+    found, unseen = gather(vmis.on_node(cluster, node.name))
+    if found or unseen or certificate_requests.of_node(node.name, cluster) is not None:
+        return True
+    beat = clock.instant(node.annotations.get(_HEARTBEAT))
+    lost = clock.instant(node.condition("Ready")["lastTransitionTime"].text)
+    return beat is not None and lost is not None and beat > lost
 
 
 def _machine(node: Object) -> tuple[Kind, str, str]:
@@ -148,20 +173,31 @@ def _machine(node: Object) -> tuple[Kind, str, str]:
 def _is_named(node: Object, kind: Kind, cluster: Cluster) -> bool:
     """Return whether another Machine has a Node, by its name or by the id of its provider."""
     own = node.at("spec", "providerID").text
-    return any(
-        each.at("status", "nodeRef", "name").text == node.name
-        or (own and each.at("spec", "providerID").text == own)
+    taken = cluster.cached(_taken)
+    return (kind, node.name) in taken or (bool(own) and (kind, own) in taken)
+
+
+def _taken(cluster: Cluster) -> frozenset[tuple[Kind, str | None]]:
+    """Return the names of Nodes and the ids of providers that Machines have."""
+    return frozenset(
+        (kind, each.at(*where).text)
+        for kind in (CAPI_MACHINE, MACHINE)
         for each in cluster.known(kind)
+        for where in (("status", "nodeRef", "name"), ("spec", "providerID"))
     )
 
 
-def _is_sibling(machine: Object, owner: str, cluster: Cluster) -> bool:
-    """Return whether a Machine has a Node in this cluster, and belongs to the same Cluster: in a
-    cluster without its own Machines those of its Nodes are elsewhere.
+def _present(cluster: Cluster) -> frozenset[tuple[Kind, str, str]]:
+    """Return the namespaces and Clusters whose Machines have Nodes in this cluster: in a cluster
+    without its own Machines those of its Nodes are elsewhere. Empty: in any Cluster.
     """
-    node = machine_nodes.node_name(machine, cluster)
-    same = not owner or machine.at("spec", "clusterName").text == owner
-    return same and find(cluster, NODE, "", node) is not None
+    return frozenset(
+        (kind, each.namespace, owner)
+        for kind in (CAPI_MACHINE, MACHINE)
+        for each in cluster.known(kind)
+        if find(cluster, NODE, "", machine_nodes.node_name(each, cluster)) is not None
+        for owner in ("", each.at("spec", "clusterName").text or "")
+    )
 
 
 def _replicas(made: Object | None) -> str:
@@ -172,7 +208,7 @@ def _replicas(made: Object | None) -> str:
     return f"MachineSet {made.name} has {has} of {wanted}" if complete and made is not None else ""
 
 
-def _host(node: Object, cluster: Cluster) -> tuple[str, bool]:
+def _host(node: Object, machine: str, cluster: Cluster) -> tuple[str, bool]:
     """Return what the host of a node on bare metal shows, and whether the node surely does not run
     there any more.
     """
@@ -180,14 +216,15 @@ def _host(node: Object, cluster: Cluster) -> tuple[str, bool]:
     prefix = next((each for each in _PROVIDERS if where.startswith(each)), None)
     if prefix is None or where.count("/") < 3:
         return "", False
-    space, name, *_ = where.removeprefix(prefix).split("/")
+    space, name, *rest = where.removeprefix(prefix).split("/")
     host = find(cluster, BARE_METAL_HOST, space, name)
     if host is None:
         return "", False
     title, user = f"BareMetalHost {host.name}", host.at("spec", "consumerRef", "name").text
     state = host.at("status", "provisioning", "state").text or "?"
     if user is not None:
-        return f"{title} is {state} for {user}", False
+        is_other = state in _INSTALLED and user not in (machine, *rest)
+        return f"{title} is {state} for {user}", is_other
     is_off = host.at("status", "poweredOn").boolean is False
     return f"{title} is {state}{' and off' if is_off else ''}", is_off
 

@@ -98,8 +98,8 @@ class PausedCluster(NamedTuple):
                 "kubectl", "get", resource, argument(name), "-n", argument(namespace), "-o", "yaml"
             )
             return typed(f"HyperShift sets it: see spec.pausedUntil of {self.hosted}", shown)
-        if not self._is_cluster and (self.age is not None or self.is_short):  # no move does that
-            kind = next(each for each in _MARKED if each.kind == self.obj.kind)
+        kind = None if self._is_cluster else kinds.of(self.obj)
+        if kind is not None and (self.age is not None or self.is_short):  # no move does that
             unmark = about("annotate", self.obj, kind, f"{PAUSED}-")
             return typed(
                 f"see who has paused {self.obj.kind} {self.obj.name}, then unpause it", unmark
