@@ -73,11 +73,15 @@ def check(node: Object, context: Context) -> Findings:
         return  # it runs: a health check that acted now would fence a node whose guests are well
     if orphaned_nodes.of_node(node.name, context.cluster) is not None:
         return  # it does not come back: node-not-reporting says how it ends
+    unread = unlisted(context.cluster, NODE)
+    silent = node_phases.unready_since(node) is not None
+    if unread and silent and machine_nodes.CAPI_OWNER in node.annotations:
+        yield Unseen(unread)  # it may be left over all the same
+        return
     covered = coverage.coverage(context.cluster)
     if node.name in covered.nodes or context.cluster.cached(outside_checks.is_single):
         return
     pauses = [each for each in covered.idle if coverage.is_paused(each[1])]
-    unread = unlisted(context.cluster, NODE)
     paused = bool(pauses) and node.name in context.cluster.cached(_paused)
     if (pauses and unread) or (paused and context.cluster.cached(_is_under_way)):
         yield from map(Unseen, filter(None, (unread,)))
