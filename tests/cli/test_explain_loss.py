@@ -161,3 +161,14 @@ def test_a_remediation_in_time_is_awaited(ask):
             if each in said
         ]
     assert "w1 has not reported for 7 min: times count from its loss" in ask(world, "node/w1")
+
+
+def test_an_outage_that_has_begun_is_told_as_one(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(snapshot(remediated())))
+    said = [
+        CliRunner().invoke(virt_admit, ["outage", node, "--cluster", str(path)]).stdout
+        for node in ("w1", "w2")
+    ]
+    known = "w1 has not reported for 7 min: times count from its loss\nloss of w1"
+    assert (known in said[0], "has not reported" in said[1]) == (True, False)

@@ -12,8 +12,9 @@ from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimat
 from virt_admit.forecasts.outage.outages import Outage, Outages
 from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Part, Seconds
-from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.placement import virt_handlers, volume_attachments
 from virt_admit.forecasts.placement.components import busy_volumes
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.messages import count, ended, names
 from virt_admit.model.sanitize import indented, line, name
 from virt_admit.model.scheduler.resources import MEMORY, show
@@ -94,6 +95,10 @@ def _slowest(one: Outage) -> str:
 
 def of_loss(one: Outage) -> Iterator[str]:
     """Yield the lines about the loss of one set of nodes."""
+    cluster = one.loss.cluster
+    for node in one.nodes if one.vms else ():
+        if virt_handlers.is_lost(cluster, node) and (lost := node_health.silent_for(node, cluster)):
+            yield f"{node} {lost}: times count from its loss"
     counts = Counter(vm.outcome for vm in one.vms)
     said = ", ".join(_counted(counts[each], each) for each in LossOutcome if counts[each])
     yield f"loss of {names(one.nodes)}: {_tolerated(one)}{': ' if said else ''}{said}"

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import Plan
-from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.sanitize import indented
 from virt_admit.reports.columns import table
 from virt_admit.reports.drain import text as drain_text
@@ -37,13 +36,9 @@ def text(found: NodeForecasts, unreadable: Collection[str] = ()) -> str:
     lines = ["Drain", *(f"  {line}" if line else "" for line in drained.splitlines()), ""]
     if report.node.vms is None:
         lines += [f"  whether more VMs run on it {UNKNOWN}", ""]
-    cluster = outage.loss.cluster
-    is_lost = virt_handlers.is_lost(cluster, plan.name)
-    lost = node_health.silent_for(plan.name, cluster) if is_lost else ""
-    known = [f"{plan.name} {lost}: times count from its loss"] if lost and outage.vms else []
     title = "Loss: the node stops reporting and does not come back"
     lost_vms = _without_told(outage_text.of_loss(outage), drained.splitlines())
-    lines += titled(title, (*known, *lost_vms))
+    lines += titled(title, tuple(lost_vms))
     said = tuple(Said(ABOVE, line.strip().removeprefix(_TODO)) for line in lines)
     lines += _section("Upgrade of the cluster", table(upgrade(report, said)))
     lines += _section(UNLIKE, table(differences(report)))
