@@ -177,3 +177,14 @@ def test_without_kube_scheduler_no_vm_comes_back_after_a_loss():
     assert found.outcome is LossOutcome.NEVER
     assert f"{SCHEDULER} has no Ready pod (pod {SCHEDULER}-w2 is not ready" in found.reason
     assert f"{SCHEDULER} has no" not in lost(down, lease(SCHEDULER, 1)).reason
+
+
+def test_pods_are_gone_through_once_for_all_vms(monkeypatch):
+    asked = []
+    pods = cluster_controllers._pods
+    monkeypatch.setattr(
+        cluster_controllers, "_pods", lambda name, found: asked.append(name) or pods(name, found)
+    )
+    found = Snapshot([pod(f"{SCHEDULER}-w1", f"!{SCHEDULER}")], ["*"], time=ago(minutes=0))
+    assert [cluster_controllers.places_none(found) is None for _ in range(3)] == [False] * 3
+    assert sorted(asked) == [KCM, SCHEDULER]

@@ -11,13 +11,13 @@ kubernetes/kubernetes:cmd/kube-scheduler/app/server.go#Run,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import LEASE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -46,6 +46,16 @@ def down(name: str, cluster: Cluster) -> Problem | None:
     ``name``: ``SCHEDULER`` or ``MANAGER``. The reason is a clause:
     ``kube-scheduler has no Ready pod (pod P is not ready for 90 min: CrashLoopBackOff)``.
     """
+    return _every(cluster)[name]
+
+
+@cached
+def _every(cluster: Cluster) -> Mapping[str, Problem | None]:
+    """Return the same for both: each VM and each node asks."""
+    return {name: _down(name, cluster) for name in (SCHEDULER, MANAGER)}
+
+
+def _down(name: str, cluster: Cluster) -> Problem | None:
     pods = _pods(name, cluster)
     if unlisted(cluster, POD) or not all(_is_down(name, pod) for pod in pods):
         return None
@@ -58,18 +68,16 @@ def down(name: str, cluster: Cluster) -> Problem | None:
 
 def places_none(cluster: Cluster) -> Problem | None:
     """Return that no new pod gets a node; None: one may."""
-    found = down(SCHEDULER, cluster)
-    if found is None:
-        return None
-    return found._replace(reason=f"{found.reason}, so no new pod gets a node")
+    return _with(down(SCHEDULER, cluster), "no new pod gets a node")
 
 
 def replaces_none(cluster: Cluster) -> Problem | None:
     """Return that no pod of a lost node is replaced; None: one may be."""
-    found = down(MANAGER, cluster)
-    if found is None:
-        return None
-    return found._replace(reason=f"{found.reason}, so no pod of a lost node is replaced")
+    return _with(down(MANAGER, cluster), "no pod of a lost node is replaced")
+
+
+def _with(found: Problem | None, effect: str) -> Problem | None:
+    return found and found._replace(reason=f"{found.reason}, so {effect}")
 
 
 def lease_age(namespace: str, name: str, cluster: Cluster) -> timedelta | None:
