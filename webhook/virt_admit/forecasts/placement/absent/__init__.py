@@ -1,1 +1,1 @@
-"""Nodes that are missing now: those that are not Ready, and those that do not come."""
+"""What is missing now: nodes that are not Ready or do not come, workloads that do not run."""

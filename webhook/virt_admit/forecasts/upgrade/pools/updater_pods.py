@@ -9,29 +9,19 @@ rancher/system-upgrade-controller:manifests/system-upgrade-controller.yaml.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from virt_admit.forecasts.placement.absent import stopped_workloads
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
-from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
-from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes import kinds, workloads
-from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import plan_progress
 from virt_admit.model.problems import ProblemCause, ProblemId
 
-READS: Final[Reads] = union(
-    node_pods.READS,
-    {
-        POD: ("metadata.ownerReferences", "status.containerStatuses", *CONDITIONS),
-        **dict.fromkeys((DEPLOYMENT, STATEFUL_SET), ("spec.replicas",)),
-    },
-)
+READS: Final = stopped_workloads.READS
 _BY_DRIVER: Final[Mapping[str, str]] = {
     "machineconfig": "machine-config-controller",
     "cluster-api": "capi-controller-manager",
@@ -49,24 +39,14 @@ def controller(driver: str, cluster: Cluster) -> Obstacle | None:
     """
     of_plans = _OF_PLANS if plan_progress.at_once(cluster).plan else ""
     name = _BY_DRIVER.get(driver, of_plans)
-    pods = cluster.cached(_of_deployments).get(name, ())
-    if not pods and not unlisted(cluster, POD):
-        return _stopped(name, cluster)
-    if len({pod.namespace for pod in pods}) != 1 or unlisted(cluster, POD):
+    if len({pod.namespace for pod in stopped_workloads.pods_of((name,), cluster)}) > 1:
         return None
-    down = broken_pods.none_works(pods, cluster)
-    return _obstacle(name, down, "no node is updated") if down is not None else None
-
-
-def _stopped(name: str, cluster: Cluster) -> Obstacle | None:
-    stopped = workloads.scaled_down((name,), cluster)
+    stopped = stopped_workloads.of((name,), cluster)
     if stopped is None:
         return None
-    reason = f"no node is updated, as {stopped.kind} {stopped.full_name} is scaled to 0"
-    command = about("scale", stopped, kinds.of(stopped) or DEPLOYMENT, "--replicas=1")
-    words = "Once what it was stopped for is done, scale it up again"
+    why = stopped.words if stopped.scaled else f"{name} has no Ready pod ({stopped.words})"
     place = ProblemId(ProblemCause.COMPONENT, stopped.namespace, name)
-    return Obstacle(reason, typed(words, command), place)
+    return Obstacle(f"no node is updated, as {why}", stopped.remedy, place)
 
 
 def daemon(nodes: Iterable[Object], cluster: Cluster) -> Obstacle | None:
@@ -74,27 +54,12 @@ def daemon(nodes: Iterable[Object], cluster: Cluster) -> Obstacle | None:
     for node in nodes:
         own = [each for each in node_pods.of_node(node.name, cluster) if _is_daemon(each)]
         if node.is_true("Ready") and (down := broken_pods.none_works(own, cluster)) is not None:
-            return _obstacle(_DAEMON, down, f"{node.name} is not updated", node.name)
+            why = f"{_DAEMON} has no Ready pod on {node.name} ({down.words})"
+            place = ProblemId(ProblemCause.COMPONENT, down.pod.namespace, _DAEMON)
+            reason = f"{node.name} is not updated, as {why}"
+            return Obstacle(reason, capital(down.remedy), place, node=node.name)
     return None
-
-
-def _obstacle(name: str, down: BrokenPod, effect: str, node: str = "") -> Obstacle:
-    place = ProblemId(ProblemCause.COMPONENT, down.pod.namespace, name)
-    where = f" on {node}" if node else ""
-    reason = f"{effect}, as {name} has no Ready pod{where} ({down.words})"
-    return Obstacle(reason, capital(down.remedy), place, node=node)
 
 
 def _is_daemon(pod: Object) -> bool:
     return node_pods.daemon(pod) == _DAEMON and not pod.deleted and not pod.ended
-
-
-@cached
-def _of_deployments(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    """Return the pods of each of the Deployments, by its name."""
-    found: dict[str, list[Object]] = {}
-    for pod in cluster.known(POD):
-        name = node_pods.deployment_of(pod)
-        if not pod.ended and (name == _OF_PLANS or name in _BY_DRIVER.values()):
-            found.setdefault(name, []).append(pod)
-    return found
