@@ -10,12 +10,12 @@ kubevirt/kubevirt:pkg/virt-controller/services/renderresources.go#WithMemoryOver
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
@@ -46,10 +46,8 @@ def of(vmi: Object, said: str, cluster: Cluster) -> Problem | None:
     found, kubevirt = _SAID.search(said), known_or_none(configuration.kubevirt, cluster)
     if found is None or kubevirt is None:
         return None
-    developer = kubevirt.at("spec", "configuration", "developerConfiguration")
-    ratio = developer["memoryOvercommit"].integer
-    own = _own(vmi)
-    if ratio is None or not 0 < ratio < _WHOLE or own is None:
+    ratio, own = _ratio(kubevirt), _own(vmi)
+    if ratio is None or own is None:
         return None
     request, limit = (_amount(found[part]) for part in ("request", "limit"))
     asked, most = own
@@ -62,7 +60,7 @@ def of(vmi: Object, said: str, cluster: Cluster) -> Problem | None:
         f"{found[0]}. {who} divides the {shown} of memory that the VM itself requests by "
         f"memoryOvercommit {ratio}%"
     )
-    others = sorted(_others(vmi, ratio, cluster))
+    others = [each for each in _exceeding(cluster) if each != vmi.full_name]
     alike = f". The next pods of {names(others, 80)} are refused alike" if others else ""
     update = ""
     if release is not None and release < _REPAIRED:
@@ -86,12 +84,22 @@ def _raise(update: str, kubevirt: Object, cluster: Cluster) -> tuple[str, str]:
     return f"take the memory limit out of these VMs{update}, or set {where} to {_WHOLE}", command
 
 
-def _others(vmi: Object, ratio: int, cluster: Cluster) -> Iterator[str]:
-    """Yield the other VMIs whose request exceeds their limit when it is divided."""
-    for other in cluster.known(VMI):
-        own = _own(other) if other.full_name != vmi.full_name and not other.ended else None
-        if own is not None and own[0] * _WHOLE // ratio > own[1]:
-            yield other.full_name
+def _ratio(kubevirt: Object) -> int | None:
+    """Return the ratio by which KubeVirt makes requests larger; None: it does not."""
+    developer = kubevirt.at("spec", "configuration", "developerConfiguration")
+    ratio = developer["memoryOvercommit"].integer
+    return ratio if ratio is not None and 0 < ratio < _WHOLE else None
+
+
+@cached
+def _exceeding(cluster: Cluster) -> Sequence[str]:
+    """Return the VMIs whose request exceeds their limit when it is divided."""
+    kubevirt = known_or_none(configuration.kubevirt, cluster)
+    ratio = _ratio(kubevirt) if kubevirt is not None else None
+    if ratio is None:
+        return ()
+    running = ((each.full_name, _own(each)) for each in cluster.known(VMI) if not each.ended)
+    return sorted(name for name, own in running if own and own[0] * _WHOLE // ratio > own[1])
 
 
 def _own(vmi: Object) -> tuple[Fraction, Fraction] | None:
