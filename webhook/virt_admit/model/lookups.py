@@ -145,3 +145,15 @@ class ReviewCache:
             raise
         except Unseen as unseen:
             return None, obj, unseen.what
+
+
+def once(function: Callable[[S, Cluster], T], obj: S, cluster: Cluster) -> T:
+    """Return ``function(obj, cluster)``, computed once for each object
+    as long as nothing changes in the cluster.
+
+    A cluster that changes computes it each time: most values of so many objects are not worth what
+    it takes to follow them. ``keep_of`` is for the others.
+    """
+    if keeps(cluster):
+        return function(obj, cluster)
+    return cluster.cached(ReviewCache).of(function, obj)

@@ -27,7 +27,7 @@ from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI, by_resource
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.settings import removed_operators
-from virt_admit.model.lookups import keep_of
+from virt_admit.model.lookups import keep_of, once
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import Pod
@@ -104,6 +104,10 @@ class Fate:
 
 def fate(vmi: Object, cluster: Cluster) -> Fate:
     """Return whether the run strategy starts a VM again after its node was lost."""
+    return once(_fate, vmi, cluster)
+
+
+def _fate(vmi: Object, cluster: Cluster) -> Fate:
     try:
         after, paused = vmis.comes_back(vmi, cluster, lost=True), next_vmis.paused(vmi, cluster)
     except Unseen as unseen:
@@ -212,20 +216,11 @@ def returning(vmi: Object, cluster: Cluster) -> ReturningVm:
     """Return a VM with the pod that it starts again with."""
     if keeps(cluster):
         return keep_of(cluster, VMI, vmi, returning, _returning)
-    known = cluster.cached(_fresh_pods)
-    found = known.get(id(vmi))
-    if found is None:
-        found = known[id(vmi)] = _returning(vmi, cluster)
-    return found
+    return once(_returning, vmi, cluster)
 
 
 def _returning(vmi: Object, cluster: Cluster) -> ReturningVm:
     return ReturningVm(vmi, candidates.fresh(vmi, cluster))
-
-
-def _fresh_pods(_cluster: Cluster) -> dict[int, ReturningVm]:
-    """Return where a cluster that does not change remembers them."""
-    return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,13 @@ def length(span: Seconds | None) -> tuple[bool, int, int]:
 
 def total(parts: Iterable[Part]) -> Seconds:
     """Return when all parts are over."""
-    found = Seconds(0, 0)
+    low, high = 0, 0
+    bounded = True
     for part in parts:
-        found = found.plus(Seconds(part.low, part.high))
-    return found
+        low += part.low
+        high += part.high or 0
+        bounded = bounded and part.high is not None
+    return Seconds(low, high if bounded else None)
 
 
 def from_now(parts: Sequence[Part]) -> bool:

@@ -39,7 +39,7 @@ from virt_admit.model.kubevirt.launcher import (
     migration_target,
 )
 from virt_admit.model.kubevirt.settings import configuration
-from virt_admit.model.lookups import find, keep_of
+from virt_admit.model.lookups import find, keep_of, once
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler import pod_size, search_cost, volumes
 from virt_admit.model.scheduler.filters import FilterPipeline
@@ -257,6 +257,10 @@ def requests(vmi: Object, cluster: Cluster) -> Resources:
 
     After a hotplug the next pod is larger than the running one.
     """
+    return once(_requests, vmi, cluster)
+
+
+def _requests(vmi: Object, cluster: Cluster) -> Resources:
     running = launchers(cluster).on_node(vmi)
     if running is None:
         return launcher_resources.pod(expand(vmi, cluster), cluster).requests

@@ -47,10 +47,6 @@ class RoomIndex:
         """By node, a claim of its pods that could not be read: its driver may have a limit."""
 
     @functools.cached_property
-    def _free(self) -> Mapping[str, Resources]:
-        return {name: self._state.free(node) for name, node in self._state.nodes.items()}
-
-    @functools.cached_property
     def _silent(self) -> frozenset[str]:
         """The nodes that do not say how much they have."""
         return frozenset(
@@ -82,10 +78,7 @@ class RoomIndex:
             if value > 0:
                 index = self._by_resource.get(resource)
                 if index is None:
-                    index = _Sorted(
-                        {name: free.get(resource, 0) for name, free in self._free.items()}
-                    )
-                    self._by_resource[resource] = index
+                    index = self._by_resource[resource] = _Sorted(self._state.left_of(resource))
                 found.update(index.below(value))
         return found - self._silent
 

@@ -261,6 +261,18 @@ class SchedulerSnapshot:
         used = self.used.get(node.name, {})
         return {name: value - used.get(name, 0) for name, value in (node.allocatable or {}).items()}
 
+    def left_of(self, resource: str) -> dict[str, int]:
+        """Return what is left of one resource on each node; 0 where the node has none of it."""
+        return {
+            name: node.allocatable[resource] - self.used.get(name, _NONE).get(resource, 0)
+            if node.allocatable and resource in node.allocatable
+            else 0
+            for name, node in self.nodes.items()
+        }
+
+
+_NONE: Final[Mapping[str, int]] = {}
+
 
 def labels_of(pod: Pod) -> Iterator[Label | None]:
     """Yield everything under which a term that selects the pod may be indexed."""

@@ -94,8 +94,8 @@ def with_kubevirt(vmi: Object, coverage: NodeCoverage, detached: Part, loss: Los
     """
     node = vmi.at("status", "nodeName").text or ""
     actor = _replica_set(vmi, node, loss, held=detached.low > 0) or _ended(vmi, node, loss)
-    every = (*coverage.actors, *filter(None, (actor, _failed_over(vmi, node, loss))))
-    return NodeCoverage(every, coverage.unseen)
+    more = tuple(filter(None, (actor, _failed_over(vmi, node, loss))))
+    return NodeCoverage((*coverage.actors, *more), coverage.unseen) if more else coverage
 
 
 def _failed_over(vmi: Object, node: str, loss: Loss) -> Actor | None:
