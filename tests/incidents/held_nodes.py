@@ -71,12 +71,12 @@ def locked_in_use(*arguments: str, seconds: int = 0, needed: bool = False) -> li
         notes = find(items, "Node", name)["metadata"]["annotations"]
         del notes["weave.works/kured-reboot-in-progress"]
         if needed:
-            notes["weave.works/kured-most-recent-reboot-needed"] = ago(hours=18)
+            for mark in ("kured-most-recent-reboot-needed", "kured-reboot-in-progress"):
+                notes[f"weave.works/{mark}"] = ago(hours=18)
     return items
 
 
 def lock_and_nodes_that_need_a_reboot(*ask: str) -> Incident:
-    """The nodes have only the mark that stays."""
     facts: tuple[str, ...] = (r"w9, which does not exist",)
     if ask[0] == "scan":
         facts += (

@@ -73,9 +73,9 @@ def lock_of_kured() -> Incident:
     """
     items = cluster("n1")
     for name in NODES:
-        only(items, "Node", name)["metadata"]["annotations"][
-            "weave.works/kured-most-recent-reboot-needed"
-        ] = ago(hours=9)
+        notes = only(items, "Node", name)["metadata"]["annotations"]
+        for mark in ("kured-most-recent-reboot-needed", "kured-reboot-in-progress"):
+            notes[f"weave.works/{mark}"] = ago(hours=9)
     value = {
         "nodeID": "n1",
         "metadata": {"unschedulable": False},

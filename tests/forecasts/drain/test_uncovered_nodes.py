@@ -1,13 +1,30 @@
 """Nodes with VMs that no health check can remediate."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders import complete
 from tests.model.kubevirt.drain_cases import HERE, THERE, vm, vmi
 from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.reports.drain.text import text
 
 
 @pytest.mark.parametrize(("run", "nodes"), [("Always", ("a",)), ("Manual", ())])
 def test_a_health_check_helps_only_vms_that_start_again(run, nodes):
     found = plan(complete(vmi("None", True), HERE, THERE, vm(run)))
     assert found.uncovered == nodes
+
+
+@pytest.mark.parametrize(
+    ("on", "which"), [((), ", which"), (("b",), ", which"), (("a",), ", some of which")]
+)
+def test_vms_that_something_else_brings_back_are_not_counted_twice(on, which):
+    found = plan(complete(vmi("None", True), HERE, THERE, vm("Always")))
+    other = {"MachineHealthCheck edge/md of its tenant cluster": on} if on else {}
+    (line,) = [
+        each
+        for each in text(replace(found, otherwise=other)).splitlines()
+        if "can remediate" in each
+    ]
+    assert f"1 node with VMs{which} would not restart after a loss: a" in line

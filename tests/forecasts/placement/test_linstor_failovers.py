@@ -101,3 +101,11 @@ def test_others_stay(which, path, value):
 )
 def test_what_is_not_certain(which, path, value, unsure):
     assert unsure in found(which, path, value).unsure
+
+
+def test_a_vm_that_migrates():
+    made = objects()
+    target = copy.deepcopy(made["pod"].data)
+    target["metadata"]["name"], target["spec"]["nodeName"] = "target", "b"
+    every = complete(*made.values(), Object(target))
+    assert "whose migration has not ended" in failovers.of_vmi(made["vmi"], every).unsure

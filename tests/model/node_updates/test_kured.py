@@ -19,11 +19,15 @@ def node(
     name: str,
     *,
     cordoned: bool = False,
-    needed: str = "",
+    waits: bool = False,
+    rebooted: bool = False,
     ready: str = "True",
     since: str = "2025-12-01T00:00:00Z",
 ):
-    notes = {"weave.works/kured-most-recent-reboot-needed": needed} if needed else {}
+    needed = "2026-01-01T08:00:00Z"
+    notes = {"weave.works/kured-most-recent-reboot-needed": needed} if waits or rebooted else {}
+    if waits:
+        notes["weave.works/kured-reboot-in-progress"] = needed
     status = {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": since}]}
     return manifest(
         "v1",
@@ -48,9 +52,8 @@ def cluster(value: Any, *nodes: Any) -> Snapshot:
 
 
 def test_the_node_with_the_lock_is_drained_and_the_others_wait() -> None:
-    needed = "2026-01-01T08:00:00Z"
     found = cluster(
-        lock("a"), node("a", cordoned=True, needed=needed), node("b", needed=needed), node("c")
+        lock("a"), node("a", cordoned=True, waits=True), node("b", waits=True), node("c")
     )
     update = updaters.of_nodes(found)["a"]
     assert (update.kind, update.name, update.phase) == ("DaemonSet", "kured", "draining")
@@ -62,12 +65,12 @@ def test_the_node_with_the_lock_is_drained_and_the_others_wait() -> None:
 
 
 def test_a_node_that_was_rebooted_since_does_not_wait() -> None:
-    back = node("b", needed="2026-01-01T08:00:00Z", since="2026-01-01T08:30:00Z")
+    back = node("b", rebooted=True)
     assert kured.waiting(cluster(lock("a"), node("a", cordoned=True), back)) == ()
 
 
 def test_a_holder_that_does_not_exist_is_no_node_to_wait_for() -> None:
-    for_good = cluster(lock("gone"), node("b", needed="2026-01-01T08:00:00Z"))
+    for_good = cluster(lock("gone"), node("b", waits=True))
     assert not list(kured.words(for_good))  # the lock is never given up, which ``hold`` says
     (words,) = kured.words(cluster(lock("gone", lasts=24 * HOUR), node("b")))
     assert words.endswith(
@@ -144,7 +147,7 @@ def delayed(*arguments: str, at: str = "2026-01-01T11:30:00Z") -> str:
     daemon = manifest(
         "apps/v1", "DaemonSet", "kured", "kube-system", metadata={"annotations": notes}, spec=spec
     )
-    nodes = (node("a", since=at), node("b", needed="2026-01-01T08:00:00Z"))
+    nodes = (node("a", since=at), node("b", waits=True))
     (words,) = kured.words(Snapshot([daemon, *nodes], complete=["*"], time=NOW))
     return words
 

@@ -16,8 +16,9 @@ from virt_admit.forecasts.remediation import (
 )
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, unlisted
 from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.lookups import find
 from virt_admit.model.remediation import check_scope, remediators
 from virt_admit.model.remediation.check_scope import WatchedNodes
 
@@ -69,7 +70,7 @@ def coverage(cluster: Cluster) -> Coverage:
         watches = check_scope.watches(cluster, kind)
         unseen += [watches.unseen] if watches.unseen else []
         for watch in (watch for some in watches.by_namespace.values() for watch in some):
-            if watch.check.handler:
+            if watch.check.handler or _is_of_tenants(watch, cluster):
                 continue
             reason, blind = _idle(watch, cluster)
             title = f"{watch.check.obj.kind} {watch.check.obj.name}"
@@ -95,6 +96,16 @@ def coverage(cluster: Cluster) -> Coverage:
     return Coverage(
         frozenset(covered), tuple(sorted(idle)), tuple(dict.fromkeys(unseen)), left_alone, unsure
     )
+
+
+def _is_of_tenants(watch: WatchedNodes, cluster: Cluster) -> bool:
+    """Return whether a check is about nodes of other clusters alone: the Machines of a management
+    cluster's tenants name nodes that are not here.
+    """
+    if watch.check.kind is kinds.NHC or watch.selection.unseen or unlisted(cluster, kinds.NODE):
+        return False
+    named = set(remediation_steps.nodes_of(watch.check, watch.selection, cluster))
+    return bool(named) and not any(find(cluster, kinds.NODE, "", name) for name in named)
 
 
 class _Acting(NamedTuple):

@@ -29,13 +29,11 @@ from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 
 LOCK: Final = "weave.works/kured-node-lock"
 """The annotation of the DaemonSet; a flag of kured can name another one."""
-_NEEDED: Final = "weave.works/kured-most-recent-reboot-needed"
-"""The annotation of a node with the time from which it needs a reboot. It stays.
-kured writes it if a flag says so.
-"""
-
 _BEGUN: Final = "weave.works/kured-reboot-in-progress"
-"""The annotation of a node that kured is to reboot, until it has."""
+"""The annotation of a node that kured is to reboot, until it has. kured writes it if a flag says
+so, together with ``kured-most-recent-reboot-needed``, which stays after the reboot and so says
+nothing (cmd/kured/main.go#rebootAsRequired).
+"""
 
 _BEFORE: Final = "kured.dev/node-unschedulable-before-drain"
 """The annotation of a node that says whether it was cordoned before the drain;
@@ -51,7 +49,6 @@ READS: Final[Reads] = union(
             "spec.template.spec.containers.command",
         ),
         NODE: (
-            f"metadata.annotations.{_NEEDED}",
             f"metadata.annotations.{_BEGUN}",
             f"metadata.annotations.{_BEFORE}",
             "spec.taints",
@@ -258,14 +255,8 @@ def was_cordoned(node: Object, cluster: Cluster) -> bool:
 
 
 def waits(node: Object) -> bool:
-    """Return whether kured is to reboot a node,
-    and has neither done that since nor cordoned the node for it.
-    """
-    if _BEGUN in node.annotations:
-        return not node.at("spec", "unschedulable").boolean
-    needed = clock.instant(node.annotations.get(_NEEDED))
-    ready = clock.instant(node.condition("Ready")["lastTransitionTime"].text)
-    return needed is not None and ready is not None and ready < needed
+    """Return whether kured is to reboot a node and has not cordoned it for that yet."""
+    return _BEGUN in node.annotations and not node.at("spec", "unschedulable").boolean
 
 
 def marks_nodes(daemon: Object) -> bool:

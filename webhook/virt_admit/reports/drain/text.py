@@ -283,8 +283,10 @@ def _whole(result: Plan) -> Iterator[str]:
                 yield f"  {reach}: {names(missed)}"
     if result.uncovered:
         nodes = count(len(result.uncovered), "node")
+        others = {node for some in result.otherwise.values() for node in some}
+        which = "which" if others.isdisjoint(result.uncovered) else "some of which"
         yield (
-            f"No health check can remediate {nodes} with VMs, which would not restart after a "
+            f"No health check can remediate {nodes} with VMs, {which} would not restart after a "
             f"loss: {names(result.uncovered)}"
         )
     for by, on in result.otherwise.items():

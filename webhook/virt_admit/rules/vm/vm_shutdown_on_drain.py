@@ -12,8 +12,9 @@ until that node is back.
 from functools import partial
 
 from virt_admit.forecasts.placement import permanent_constraints
+from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import first_known
-from virt_admit.model.kubernetes.kinds import POOL, VM
+from virt_admit.model.kubernetes.kinds import NODE, POOL, VM
 from virt_admit.model.kubevirt.instances import (
     expand,
     lifecycle,
@@ -39,7 +40,7 @@ from virt_admit.rule import (
 
 @rule(
     kinds=(VM, POOL),
-    reads=union(migratability.READS, node_local_volumes.READS),
+    reads=union(migratability.READS, node_local_volumes.READS, {NODE: ("metadata.labels",)}),
     action=Action.AUDIT,
     drain_advice=DrainAdvice.STRATEGY,
     at_admission=False,
@@ -85,11 +86,13 @@ def check(vm: Object, context: Context) -> Findings:
 
 def _only_node(vm: Object, context: Context) -> tuple[str, bool]:
     """Return the only node that can run a VM, and whether its disks are the cause; empty: other
-    nodes can, as far as its disks and the hosts that it names tell.
+    nodes can, as far as their number, its disks and the hosts that it names tell.
 
     Raises:
         Unseen: nothing says so, and a claim or its volume cannot be read.
     """
+    if only := nodes.alone(context.cluster):
+        return only, False  # with LiveMigrate the drain of this node would never end
     pin = permanent_constraints.pin(context.cached(expand.expand, vm))
     if pin is not None and len(pin.hosts) == 1:
         return next(iter(pin.hosts)), False

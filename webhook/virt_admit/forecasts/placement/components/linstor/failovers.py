@@ -62,10 +62,11 @@ def of_vmi(vmi: Object, cluster: Cluster) -> Failover | None:
     agents, uid = _agents(cluster), vmi.metadata["uid"].text
     if agents is None or not uid or not _may_have_volumes(cluster):
         return None
-    own = entry(cluster, _pods, uid)
-    if own is None:
-        unread = unlisted(cluster, POD)
-        return agents._replace(unsure=unread) if unread else None
+    pods = entry(cluster, _pods, uid) or ()
+    if len(pods) != 1:
+        unsure = _MIGRATES if pods else unlisted(cluster, POD)
+        return agents._replace(unsure=unsure) if unsure else None
+    own = pods[0]
     if own.at("spec", "nodeName").text != _node(vmi) or _EXEMPT in own.annotations:
         return None
     volumes = list(own.at("spec", "volumes").items())
@@ -88,6 +89,7 @@ def _may_have_volumes(cluster: Cluster) -> bool:
 
 
 _UNKNOWN: Final = "how many copies LINSTOR keeps of its volumes"
+_MIGRATES: Final = "whether Piraeus' HA controller frees a VM whose migration has not ended"
 
 
 def _node(vmi: Object) -> str | None:
@@ -113,10 +115,8 @@ def _agents(cluster: Cluster) -> Failover | None:
     return Failover("Piraeus' HA controller", unread) if unread else None
 
 
-def _pods(cluster: Cluster) -> Mapping[str, Object]:
-    """Return the running pods of VMIs, by the UID of the VMI; those of two are left out, as the VMI
-    is migrating.
-    """
+def _pods(cluster: Cluster) -> Mapping[str, tuple[Object, ...]]:
+    """Return the running pods of VMIs, by the UID of the VMI: two while it migrates."""
     found: dict[str, list[Object]] = {}
     if unlisted(cluster, POD):
         return {}
@@ -125,7 +125,7 @@ def _pods(cluster: Cluster) -> Mapping[str, Object]:
         running = pod.at("status", "phase").text == "Running"
         if running and owner is not None and owner["kind"].text == VMI.kind:
             found.setdefault(owner["uid"].text or "", []).append(pod)
-    return {uid: pods[0] for uid, pods in found.items() if len(pods) == 1}
+    return {uid: tuple(pods) for uid, pods in found.items()}
 
 
 def _is_safe(volume: Field, pod: Object, cluster: Cluster) -> bool:
