@@ -76,6 +76,7 @@ def test_pods_with_replicated_volumes_are_freed():
     ("which", "path", "value"),
     [
         ("class", "parameters", {"autoPlace": "1"}),
+        ("class", "parameters", {"autoPlace": "2", f"{DRBD}/auto-add-quorum-tiebreaker": "False"}),
         ("class", "parameters", {"autoPlace": "3", LAYERS: "storage"}),
         ("class", "parameters", {"autoPlace": "3", f"{DRBD}/auto-quorum": "disabled"}),
         ("pv", "spec|csi", {"driver": "rbd.csi.ceph.com"}),
@@ -97,6 +98,12 @@ def test_others_stay(which, path, value):
         ("class", "parameters", {"resourceGroup": "r"}, "how many copies LINSTOR keeps"),
         ("pv", "spec|storageClassName", "gone", "how many copies LINSTOR keeps"),
         ("agents", "status|numberReady", 2, "acts with 2 of 3 pods ready"),
+        (
+            "agents",
+            "status",
+            {"desiredNumberScheduled": 2, "numberReady": 2},
+            "whether volumes have a quorum",
+        ),
     ],
 )
 def test_what_is_not_certain(which, path, value, unsure):

@@ -41,6 +41,9 @@ READS: Final[Reads] = {
     STORAGE_CLASS: ("parameters",),
 }
 
+_QUORUM: Final = 3
+"""Nodes of a volume with a quorum: three copies, or two and one without data (README.md, What
+resources are monitored?)."""
 _SAFE: Final = (
     *("configMap", "csi", "downwardAPI", "emptyDir"),
     *("ephemeral", "gitRepo", "projected", "secret"),
@@ -110,7 +113,10 @@ def _agents(cluster: Cluster) -> Failover | None:
         title = f"Piraeus' HA controller (DaemonSet {daemon.full_name})"
         if ready > 1:  # one of them may be on the lost node
             missing = f"whether {title} acts with {ready} of {wanted} pods ready"
-            return Failover(title, missing if ready < wanted else "")
+            if ready >= wanted:  # two copies have no quorum without a third node
+                few = f"whether volumes have a quorum, as {title} runs on {wanted} nodes alone"
+                missing = few if wanted < _QUORUM else ""
+            return Failover(title, missing)
     unread = unlisted(cluster, DAEMON_SET)
     return Failover("Piraeus' HA controller", unread) if unread else None
 
@@ -162,7 +168,8 @@ def _copies(volume: Field, pod: Object, cluster: Cluster) -> bool | None:
     copies = given.get("autoplace") or given.get("placementcount", "")
     if not copies.isdigit():  # a resource group, or nodes by name
         return None
-    return int(copies) > 1
+    witness = given.get("drbdoptions/auto-add-quorum-tiebreaker", "true").lower() != "false"
+    return int(copies) >= (2 if witness else _QUORUM)
 
 
 def _parameters(used: Object) -> Iterator[tuple[str, str]]:
