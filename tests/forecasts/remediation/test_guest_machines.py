@@ -3,6 +3,7 @@
 import pytest
 
 from tests.builders import complete, manifest
+from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.remediation import outside_checks
 from virt_admit.forecasts.remediation.unwatched import guest_machines
 
@@ -101,3 +102,14 @@ def test_a_check_is_looked_at_once_for_all_vms(monkeypatch):
     vmis = [each for each in made if each.kind == "VirtualMachineInstance"]
     assert all(guest_machines.replaced_by(vmi, cluster) for vmi in vmis)
     assert len(looked) == 1
+
+
+def test_the_replacement_is_told_of_the_vms_of_the_tenant_alone():
+    other = [each for each in guest("other", "a") if each.kind != "Machine"]
+    found = outages.outage(("a",), complete(*tenant("abc"), *other))
+    reasons = {vm.vmi.name: vm.reason for vm in found.vms}
+    assert (
+        reasons["g0"]
+        == f"{reasons['other']}; MachineHealthCheck tenants/md replaces it with another VM"
+    )
+    assert not any("replaces it" in why for why in found.because)
