@@ -116,3 +116,26 @@ def test_a_vm_that_migrates():
     target["metadata"]["name"], target["spec"]["nodeName"] = "target", "b"
     every = complete(*made.values(), Object(target))
     assert "whose migration has not ended" in failovers.of_vmi(made["vmi"], every).unsure
+
+
+@pytest.mark.parametrize(
+    ("driver", "mode", "copies", "stays"),
+    [
+        ("rbd.csi.ceph.com", "ReadWriteOnce", "", True),
+        ("nfs.csi.k8s.io", "ReadWriteMany", "", False),
+        ("linstor.csi.linbit.com", "ReadWriteOnce", "replicated", False),
+        ("linstor.csi.linbit.com", "ReadWriteOnce", "single", True),
+    ],
+)
+def test_a_hotplugged_volume_may_stay_on_the_lost_node(driver, mode, copies, stays):
+    made = objects()
+    plugged = {"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}
+    made["vmi"].data["spec"]["volumes"] = [CLAIM, plugged]
+    volume = {"csi": {"driver": driver}, "accessModes": [mode], "storageClassName": copies}
+    more = [
+        manifest("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv-2"}),
+        manifest("v1", "PersistentVolume", "pv-2", spec=volume),
+        manifest("storage.k8s.io/v1", "StorageClass", "single", parameters={"autoPlace": "1"}),
+    ]
+    freed = failovers.of_vmi(made["vmi"], complete(*made.values(), *more))
+    assert freed.unsure == ("whether hotplugged claim data leaves the lost node" if stays else "")
