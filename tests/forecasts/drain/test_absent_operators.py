@@ -6,6 +6,9 @@ from tests.builders import manifest
 from tests.forecasts.drain import operator_clusters as world
 from tests.forecasts.drain.operator_clusters import pod
 from tests.forecasts.drain.test_operator_budgets import COPIES, drained
+from virt_admit.forecasts.drain.budgets import absent_operators
+from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
+from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 
 NOW = "2026-11-26T12:00:00Z"
 
@@ -71,3 +74,14 @@ def test_an_operator_that_is_scaled_to_0_makes_no_way():
 )
 def test_an_operator_that_is_not_scaled_to_0_makes_way(objects):
     assert drained([*world.rook(), *objects], time=NOW)["blockers"] == []
+
+
+def test_an_operator_that_may_be_scaled_to_0_unseen_leaves_it_open():
+    waits = OperatorAnswer(Way.WAITS, "Rook makes way")
+    ours = pod("rook-ceph-operator-5f7d", "rook-ceph", {}, "b")
+    for known in ([ours], [operator({"replicas": 1})]):
+        cluster = Snapshot(known, complete=["*"], unreadable=["deployments.apps"])
+        assert absent_operators.held("Rook", waits, cluster) == waits
+    cluster = Snapshot([], complete=["*"], unreadable=["deployments.apps"])
+    with pytest.raises(Unseen, match=r"deployments\.apps"):
+        absent_operators.held("Rook", waits, cluster)

@@ -5,8 +5,11 @@ import pytest
 from tests.builders import complete, manifest
 from tests.forecasts.drain.test_control_path import drained, guest, machine
 from virt_admit.forecasts.drain import workload_updates
+from virt_admit.forecasts.drain.states import external_movers
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.drain.workload_updates import EVICT, Reach
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, VMI
 
 LABELS = {
     "capk.cluster.x-k8s.io/kubevirt-machine-name": "w-0",
@@ -80,6 +83,30 @@ def test_nothing_moves_the_vm_of_a_machine_that_is_gone():
         "any more"
     )
     assert row.remedy.startswith("migrate it by hand, or delete it as a decision, after checking")
+    assert row.remedy.endswith(": virtctl migrate db -n shop")
+
+
+def test_a_vm_of_a_machine_that_is_gone_is_stopped_if_it_cannot_migrate():
+    vmi = worker(OF_CLUSTER)
+    vmi.data["status"]["conditions"].append({"type": "LiveMigratable", "status": "False"})
+    (row,) = drained(vmi, machine("db"), *capi(reference="w-1"), deployment(*HOSTED)).forecasts
+
+    assert row.remedy.startswith("stop it for the drain, or delete it as a decision, after")
+    assert row.remedy.endswith(": virtctl stop db -n shop")
+
+
+def test_machines_are_gone_through_once_for_all_vms():
+    class Counting(Snapshot):
+        asked = 0
+
+        def known(self, kind, namespace=None):
+            self.asked += kind is CAPI_MACHINE
+            return super().known(kind, namespace)
+
+    cluster = Counting([worker(OF_CLUSTER), *capi(reference="w-1")], complete=["*"])
+    (vmi,) = cluster.known(VMI)
+    assert all(external_movers.gone(vmi, cluster) for _ in range(5))
+    assert cluster.asked < 5
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from virt_admit.forecasts.outage.outages import outage
 from virt_admit.forecasts.placement.components import cluster_controllers
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.reports.outage import text
 
 DRIVER = "csi.acme.example.com"
 KCM = cluster_controllers.MANAGER
@@ -177,6 +178,27 @@ def test_without_kube_scheduler_no_vm_comes_back_after_a_loss():
     assert found.outcome is LossOutcome.NEVER
     assert f"{SCHEDULER} has no Ready pod (pod {SCHEDULER}-w2 is not ready" in found.reason
     assert f"{SCHEDULER} has no" not in lost(down, lease(SCHEDULER, 1)).reason
+
+
+def test_without_virt_controller_no_vm_that_is_shut_down_starts_again():
+    items = [*plain(), *guest("web", "w1", strategy="None")]
+    for item in items:
+        if item["kind"] == "Pod" and item["metadata"]["name"].startswith("virt-controller"):
+            ready = next(each for each in item["status"]["conditions"] if each["type"] == "Ready")
+            ready |= {"status": "False", "lastTransitionTime": ago(minutes=60)}
+    (own,) = drain_plan.plan(Snapshot(map(Object, items), ["*"]), "w1").nodes
+    (found,) = own.forecasts
+    assert found.outcome is VmOutcome.RESTARTS
+    assert "but only later: virt-controller has no Ready pod" in found.reason
+    assert found.reason.endswith(", so KubeVirt starts no VM")
+
+
+@pytest.mark.parametrize(("name", "restarts"), [(SCHEDULER, False), (KCM, False), ("other", True)])
+def test_without_the_controllers_no_other_pod_of_a_lost_node_restarts(name, restarts):
+    known = [*map(Object, plain()), pod("shop", "main", owner="shop")]
+    found = Snapshot([*known, pod(f"{name}-w2", f"!{name}")], ["*"])
+    said = "\n".join(text.of_loss(outage(("w1",), found)))
+    assert ("1 other pod of these nodes" in said) is restarts
 
 
 def test_pods_are_gone_through_once_for_all_vms(monkeypatch):

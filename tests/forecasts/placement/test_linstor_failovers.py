@@ -76,6 +76,7 @@ def test_pods_with_replicated_volumes_are_freed():
     ("which", "path", "value"),
     [
         ("class", "parameters", {"autoPlace": "1"}),
+        ("class", "parameters", {"autoPlace": "2", f"{DRBD}/auto-add-quorum-tiebreaker": "False"}),
         ("class", "parameters", {"autoPlace": "3", LAYERS: "storage"}),
         ("class", "parameters", {"autoPlace": "3", f"{DRBD}/auto-quorum": "disabled"}),
         ("pv", "spec|csi", {"driver": "rbd.csi.ceph.com"}),
@@ -97,6 +98,12 @@ def test_others_stay(which, path, value):
         ("class", "parameters", {"resourceGroup": "r"}, "how many copies LINSTOR keeps"),
         ("pv", "spec|storageClassName", "gone", "how many copies LINSTOR keeps"),
         ("agents", "status|numberReady", 2, "acts with 2 of 3 pods ready"),
+        (
+            "agents",
+            "status",
+            {"desiredNumberScheduled": 2, "numberReady": 2},
+            "whether volumes have a quorum",
+        ),
     ],
 )
 def test_what_is_not_certain(which, path, value, unsure):
@@ -109,3 +116,26 @@ def test_a_vm_that_migrates():
     target["metadata"]["name"], target["spec"]["nodeName"] = "target", "b"
     every = complete(*made.values(), Object(target))
     assert "whose migration has not ended" in failovers.of_vmi(made["vmi"], every).unsure
+
+
+@pytest.mark.parametrize(
+    ("driver", "mode", "copies", "stays"),
+    [
+        ("rbd.csi.ceph.com", "ReadWriteOnce", "", True),
+        ("nfs.csi.k8s.io", "ReadWriteMany", "", False),
+        ("linstor.csi.linbit.com", "ReadWriteOnce", "replicated", False),
+        ("linstor.csi.linbit.com", "ReadWriteOnce", "single", True),
+    ],
+)
+def test_a_hotplugged_volume_may_stay_on_the_lost_node(driver, mode, copies, stays):
+    made = objects()
+    plugged = {"name": "data", "persistentVolumeClaim": {"claimName": "data", "hotpluggable": True}}
+    made["vmi"].data["spec"]["volumes"] = [CLAIM, plugged]
+    volume = {"csi": {"driver": driver}, "accessModes": [mode], "storageClassName": copies}
+    more = [
+        manifest("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv-2"}),
+        manifest("v1", "PersistentVolume", "pv-2", spec=volume),
+        manifest("storage.k8s.io/v1", "StorageClass", "single", parameters={"autoPlace": "1"}),
+    ]
+    freed = failovers.of_vmi(made["vmi"], complete(*made.values(), *more))
+    assert freed.unsure == ("whether hotplugged claim data leaves the lost node" if stays else "")

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.builders import complete, manifest
+from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.remediation import outside_checks
 from virt_admit.forecasts.remediation.unwatched import guest_machines
 
@@ -38,7 +39,8 @@ def guest(name, host):
     )
 
 
-def replaced(*hosts, paused=False, limit="50%", selector="md", healthy=None):
+def tenant(hosts, paused=False, limit="50%", selector="md", healthy=None):
+    """Return the VMs of a tenant cluster on these hosts, and what replaces them."""
     made = [each for number, host in enumerate(hosts) for each in guest(f"g{number}", host)]
     check = manifest(
         CAPI,
@@ -58,7 +60,12 @@ def replaced(*hosts, paused=False, limit="50%", selector="md", healthy=None):
     )
     owner = manifest(CAPI, "Cluster", "prod", SPACE, spec={"paused": paused})
     nodes = [manifest("v1", "Node", host) for host in sorted({*hosts})]
-    cluster = complete(*made, check, owner, *nodes)
+    return [*made, check, owner, *nodes]
+
+
+def replaced(*hosts, **given):
+    made = tenant(hosts, **given)
+    cluster = complete(*made)
     vmis = [each for each in made if each.kind == "VirtualMachineInstance"]
     by = guest_machines.replaced_by(vmis[0], cluster)
     left = outside_checks.uncovered({hosts[0]: [vmis[0]]}, cluster)
@@ -82,3 +89,27 @@ def test_the_check_of_the_tenant_replaces_a_vm():
 )
 def test_the_check_does_not_act(hosts, given):
     assert replaced(*hosts, **given) == ""
+
+
+def test_a_check_is_looked_at_once_for_all_vms(monkeypatch):
+    looked = []
+    timeline = guest_machines.timeline.timeline
+    monkeypatch.setattr(
+        guest_machines.timeline, "timeline", lambda *given: looked.append(1) or timeline(*given)
+    )
+    made = tenant("abcdefgh")
+    cluster = complete(*made)
+    vmis = [each for each in made if each.kind == "VirtualMachineInstance"]
+    assert all(guest_machines.replaced_by(vmi, cluster) for vmi in vmis)
+    assert len(looked) == 1
+
+
+def test_the_replacement_is_told_of_the_vms_of_the_tenant_alone():
+    other = [each for each in guest("other", "a") if each.kind != "Machine"]
+    found = outages.outage(("a",), complete(*tenant("abc"), *other))
+    reasons = {vm.vmi.name: vm.reason for vm in found.vms}
+    assert (
+        reasons["g0"]
+        == f"{reasons['other']}; MachineHealthCheck tenants/md replaces it with another VM"
+    )
+    assert not any("replaces it" in why for why in found.because)

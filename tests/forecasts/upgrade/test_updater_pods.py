@@ -3,8 +3,9 @@
 import pytest
 
 from tests.builders import manifest, node
-from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade import rehearsal, rollouts
 from virt_admit.forecasts.upgrade.rehearsal import Options
+from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 NOW = "2026-01-01T12:00:00Z"
@@ -114,3 +115,13 @@ def test_a_controller_that_is_scaled_to_0_updates_no_node():
 )
 def test_a_controller_that_is_not_scaled_to_0_stops_nothing(objects):
     assert stops(pool(), *objects) == []
+
+
+@pytest.mark.parametrize(
+    ("objects", "unread"),
+    [([], ["deployments.apps"]), ([deployment(1)], []), ([pod(CONTROLLER, ready="True")], [])],
+)
+def test_a_controller_that_may_be_scaled_to_0_unseen_leaves_it_open(objects, unread):
+    cluster = Snapshot([pool(), *objects], complete=["*"], unreadable=["deployments.apps"])
+    found = rollouts.unread(cluster, Driver.MACHINE_CONFIG)
+    assert [each.what for each in found] == unread

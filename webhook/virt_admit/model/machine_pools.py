@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import nodes, selectors
-from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, cached, more_may_exist
 from virt_admit.model.kubernetes.int_or_percent import LimitKind, parse_int_or_percent
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
@@ -55,6 +55,12 @@ def members(pools: Iterable[Object], every: Iterable[Object]) -> list[tuple[Obje
         found.append((pool, own))
         taken |= {node.name for node in own}
     return found
+
+
+@cached
+def of_cluster(cluster: Cluster) -> Sequence[tuple[Object, list[Object]]]:
+    """Return the same for the known MachineConfigPools and nodes of a cluster: once for all VMs."""
+    return members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
 
 
 class Overlap(NamedTuple):

@@ -162,3 +162,14 @@ def test_a_config_that_is_not_seen_may_exist():
 def test_no_kubelet_is_edited_by_hand_where_pools_are_not_seen(read):
     remedy = told(*WORKERS, pools=(), read=read).remedy
     assert ("on OpenShift by a KubeletConfig" in remedy) is not read
+
+
+def test_nodes_are_given_to_their_pools_once_for_all_vms(monkeypatch):
+    given = []
+    members = static_cpus.machine_pools.members
+    monkeypatch.setattr(
+        static_cpus.machine_pools, "members", lambda *all_: given.append(1) or members(*all_)
+    )
+    cluster = complete(kubevirt({}), pool("worker"), *WORKERS)
+    assert all(static_cpus.of(REFUSED, cluster) for _ in range(3))
+    assert len(given) == 1

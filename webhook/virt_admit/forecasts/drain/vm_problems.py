@@ -47,10 +47,12 @@ def with_mover(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
         return found._replace(effect=Effect.SHUTS_DOWN, reason=reason, remedy="")
     if found.effect is Effect.ATTENDED and (lost := external_movers.gone(vmi, cluster)):
         reason = f"{found.strategy.phrase}: nothing moves it, as {lost}"
+        stays = vmis.migratable(vmi) is False
+        does = "stop it for the drain" if stays else "migrate it by hand"
         way = typed(
-            "migrate it by hand, or delete it as a decision, after checking that its guest is not "
-            "needed any more",
-            virtctl("migrate", vmi.name, vms.namespace_of(vmi)),
+            f"{does}, or delete it as a decision, after checking that its guest is not needed any "
+            "more",
+            virtctl("stop" if stays else "migrate", vmi.name, vms.namespace_of(vmi)),
         )
         return found._replace(
             effect=Effect.EXTERNAL, reason=reason, remedy=way, cause=ProblemCause.MOVER_IDLE

@@ -311,7 +311,13 @@ def _no(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
                 "lost": "is lost" if len(some) == 1 else "are lost",
                 "never restart": "never restart",
             }.get(verb, verb)
-            yield f"{count(len(some), 'VM')} {are}: {some[0].reason}"
+            yield f"{count(len(some), 'VM')} {are}: {_common([vm.reason for vm in some])}"
+
+
+def _common(reasons: Sequence[str]) -> str:
+    """Return the reason with which all begin, else the first one."""
+    shared = (each for each in reasons if all(other.startswith(each) for other in reasons))
+    return next(shared, reasons[0])
 
 
 def _fenced(lost: Loss) -> Iterator[str]:

@@ -145,6 +145,7 @@ def unread(
         yield from more_may_exist(cluster, kind)
     if any(pool.revisions_unknown for pool in begun):
         yield from more_may_exist(cluster, CAPI_MACHINE_SET)
+    yield from updater_pods.unread(used, cluster)
     if used is Driver.PLAIN:
         yield from harvester_waits.unread([pool.name for pool in begun], cluster)
         yield from pool_obstacles.unread_lock(cluster)

@@ -47,6 +47,11 @@ def scaled_down(names: Collection[str], cluster: Cluster) -> Object | None:
     return found[0] if found and not any(map(_may_have_pods, found)) else None
 
 
+def is_known(names: Collection[str], cluster: Cluster) -> bool:
+    """Return whether a Deployment or StatefulSet of one of these names is known."""
+    return not cluster.cached(_controllers_by_name).keys().isdisjoint(names)
+
+
 def _may_have_pods(workload: Object) -> bool:
     return workload.at("spec", "replicas").integer != 0
 

@@ -13,7 +13,7 @@ from virt_admit.forecasts.outage.outages import Outage, Outages
 from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Part, Seconds
 from virt_admit.forecasts.placement import virt_handlers, volume_attachments
-from virt_admit.forecasts.placement.components import busy_volumes
+from virt_admit.forecasts.placement.components import busy_volumes, cluster_controllers
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.messages import count, ended, names
 from virt_admit.model.sanitize import indented, line, name
@@ -118,7 +118,7 @@ def of_loss(one: Outage) -> Iterator[str]:
     if stay:
         yield f"  {count(len(stay), 'other pod')} can start on no node that is left: {names(stay)}"
     others = len(one.loss.others) - len(stay)
-    if others:
+    if others and not one.loss.stopped and not cluster_controllers.restarts_none(cluster):
         restart = "restarts" if others == 1 else "restart"
         yield f"  {count(others, 'other pod')} of these nodes {restart} too; drain counts VMs alone"
     if one.overcommit > 1:

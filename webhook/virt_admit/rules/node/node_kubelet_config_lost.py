@@ -31,7 +31,8 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ru
 def check(node: Object, context: Context) -> Findings:
     found = kubelet_configs.of_node(node, context.cluster)
     if found is None:
-        for kind in (MACHINE_CONFIG_POOL, KUBELET_CONFIG):
+        others = (NODE,) if context.cluster.known(KUBELET_CONFIG) else ()  # they may have it
+        for kind in (MACHINE_CONFIG_POOL, KUBELET_CONFIG, *others):
             yield from more_may_exist(context.cluster, kind)
         return
     title, see = _named(found.config)

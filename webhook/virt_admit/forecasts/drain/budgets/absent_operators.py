@@ -9,7 +9,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.forecasts.placement.absent import stopped_workloads
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 
 READS: Final = stopped_workloads.READS
 _WORKLOADS: Final[Mapping[str, frozenset[str]]] = {
@@ -30,11 +30,17 @@ def held(name: str, answer: OperatorAnswer | None, cluster: Cluster) -> Operator
     then it waits until it is repaired.
 
     ``name``: of the operator, as operator_budgets has it.
+
+    Raises:
+        Unseen: it may be scaled to 0.
     """
     if answer is None or answer.way is not Way.WAITS:
         return answer
-    stopped = stopped_workloads.of(_WORKLOADS.get(name, frozenset()), cluster)
+    workloads = _WORKLOADS.get(name, frozenset())
+    stopped = stopped_workloads.of(workloads, cluster)
     if stopped is None:
+        if unread := stopped_workloads.unread(workloads, cluster):
+            raise Unseen(unread)
         return answer
     reason = f"{name} does not make way, as {stopped.words}"
     return OperatorAnswer(Way.NOW, reason, stopped.remedy)

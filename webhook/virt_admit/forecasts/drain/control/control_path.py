@@ -149,7 +149,7 @@ def of_node(cluster: Cluster, node: str) -> ControlPath:
                 HANDLER, POD.kind, *place, reason=handler.reason, remedy=handler.remedy, stops=stops
             )
         )
-    found += _unscheduled(cluster)
+    found += (*_without_controller(cluster), *_unscheduled(cluster))
     found += webhook_reach.hindrances(cluster, node, without=frozenset(_judged_services(cluster)))
     return ControlPath(tuple(components), tuple(found))
 
@@ -173,11 +173,17 @@ def of_starts(cluster: Cluster) -> Problem | None:
     """Return why no VM has started for minutes, on whichever node: nothing makes its pod, or gives
     it a node; None: nothing says so.
     """
+    kept = (*_without_controller(cluster), *_unscheduled(cluster))
+    return next((Problem(each.reason, each.remedy) for each in kept), None)
+
+
+def _without_controller(cluster: Cluster) -> Iterator[Hindrance]:
+    """Yield that nothing makes the pod of a VM that is to start again."""
     state = cluster.cached(_STATES[CONTROLLER])
     pods = cluster.cached(_components).pods.get(CONTROLLER, ())
     if isinstance(state, _State) and state.problem and broken_pods.all_down(pods, cluster):
-        return Problem(f"{state.problem}, so KubeVirt starts no VM", state.remedy)
-    return next((each.problem for each in _unscheduled(cluster)), None)
+        why = f"{state.problem}, so KubeVirt starts no VM"
+        yield Hindrance(CONTROLLER, reason=why, remedy=state.remedy, stops=True, starts=True)
 
 
 def _unscheduled(cluster: Cluster) -> Iterator[Hindrance]:

@@ -74,10 +74,15 @@ def gone(vmi: Object, cluster: Cluster) -> str:
         return ""
     if entry(cluster, _machines, (namespace, name)):
         return ""
-    others = (each for each in cluster.known(CAPI_MACHINE) if each.namespace == namespace)
-    if not any(each.at("spec", "clusterName").text == guests for each in others):
+    if (namespace, guests) not in cluster.cached(_clusters):
         return ""
     return f"no Machine of cluster {guests} is of KubevirtMachine {namespace}/{name} any more"
+
+
+def _clusters(cluster: Cluster) -> frozenset[tuple[str, str | None]]:
+    """Return the namespaces and names of the Clusters that have Machines: once for all VMs."""
+    every = cluster.known(CAPI_MACHINE)
+    return frozenset((each.namespace, each.at("spec", "clusterName").text) for each in every)
 
 
 def _machines(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:

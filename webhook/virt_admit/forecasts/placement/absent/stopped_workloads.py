@@ -51,6 +51,15 @@ def of(names: Collection[str], cluster: Cluster) -> StoppedWorkload | None:
     return StoppedWorkload(words, remedy, stopped.namespace, scaled=True)
 
 
+def unread(names: Collection[str], cluster: Cluster) -> str:
+    """Return what could not be read and may be a workload of these names that is scaled to 0;
+    empty: pods or a workload of them are known, or all workloads are.
+    """
+    if not names or pods_of(names, cluster) or workloads.is_known(names, cluster):
+        return ""
+    return next(filter(None, (unlisted(cluster, kind) for kind in (DEPLOYMENT, STATEFUL_SET))), "")
+
+
 def pods_of(names: Collection[str], cluster: Cluster) -> list[Object]:
     """Return the pods of the workloads of these names that have not ended."""
     return [pod for name in sorted(names) for pod in _by_workload(cluster).get(name, ())]

@@ -76,6 +76,11 @@ def replaces_none(cluster: Cluster) -> Problem | None:
     return _with(down(MANAGER, cluster), "no pod of a lost node is replaced")
 
 
+def restarts_none(cluster: Cluster) -> bool:
+    """Return whether no pod of a lost node runs again: nothing replaces it, or gives it a node."""
+    return replaces_none(cluster) is not None or places_none(cluster) is not None
+
+
 def _with(found: Problem | None, effect: str) -> Problem | None:
     return found and found._replace(reason=f"{found.reason}, so {effect}")
 

@@ -55,7 +55,7 @@ def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     if not any(cause.startswith(CAUSE) for cause in common_causes(refusals)):
         return None
     labels = shell("kubectl", "get", "nodes", "-L", launcher_pod.cpu_manager_label(cluster))
-    pools = machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
+    pools = machine_pools.of_cluster(cluster)
     refusing = ((pool, [node for node in own if node.name in refusals]) for pool, own in pools)
     own = [(pool, there) for pool, there in refusing if there]
     if not own:

@@ -12,11 +12,13 @@ controllers/kubevirtmachine_controller.go#reconcileDelete.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import inactive_reasons, remediation_steps, timeline
+from virt_admit.forecasts.remediation.remediation_steps import Budget
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vmis, vms
@@ -33,6 +35,20 @@ READS: Final[Reads] = {
 _KIND: Final = "KubevirtMachine"
 
 
+class _Acting(NamedTuple):
+    """A health check that may act on its Machines."""
+
+    title: str
+    machines: frozenset[str]
+    kept: frozenset[str]
+    """Those that are never deleted."""
+    budget: Budget
+    down: int
+    """How many are unhealthy now."""
+    unread: str
+    """What decides it and could not be read; empty: all was."""
+
+
 def replaced_by(vmi: Object, cluster: Cluster) -> str:
     """Return the MachineHealthCheck that replaces a VM once its host is lost; empty: none does.
 
@@ -42,10 +58,13 @@ def replaced_by(vmi: Object, cluster: Cluster) -> str:
     machine = _machine(vmi, cluster)
     if machine is None:
         return ""
-    host = vmi.at("status", "nodeName").text or ""
-    for watch in check_scope.watches(cluster, kinds.CAPI_MHC).of(machine.namespace):
-        if machine.full_name in _names(watch.selection.objects) and _acts(watch, host, cluster):
-            return f"{watch.check.obj.kind} {watch.check.obj.full_name}"
+    host, more = vmi.at("status", "nodeName").text or "", vmis.unread(cluster)
+    for check in entry(cluster, _checks, machine.full_name) or ():
+        if unread := check.unread or more:
+            raise Unseen(unread)
+        lost = check.machines & (entry(cluster, _of_hosts, host) or frozenset())
+        if not check.kept & lost and not check.budget.refuses(len(lost) + check.down):
+            return check.title
     return ""
 
 
@@ -69,34 +88,54 @@ def _machines(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
     )
 
 
-def _acts(watch: WatchedNodes, host: str, cluster: Cluster) -> bool:
-    """Return whether a check acts on its Machines whose VMs are on a lost host.
+def _of_hosts(cluster: Cluster) -> Mapping[str, frozenset[str]]:
+    """Return the Machines whose VMs are on a host."""
+    found: dict[str, set[str]] = {}
+    for host, guests in cluster.cached(vmis.by_node).items():
+        machines = (_machine(vmi, cluster) for vmi in guests)
+        found[host] = {each.full_name for each in machines if each is not None}
+    return {host: frozenset(machines) for host, machines in found.items()}
 
-    Raises:
-        Unseen: what decides it could not be read.
-    """
+
+def _checks(cluster: Cluster) -> Mapping[str, Sequence[_Acting]]:
+    """Return the checks that may act by the Machines that they watch: once for all VMs."""
+    found: dict[str, list[_Acting]] = {}
+    for some in check_scope.watches(cluster, kinds.CAPI_MHC).by_namespace.values():
+        for watch in some:
+            if (acting := _acting(watch, cluster)) is not None:
+                for machine in acting.machines:
+                    found.setdefault(machine, []).append(acting)
+    return found
+
+
+def _acting(watch: WatchedNodes, cluster: Cluster) -> _Acting | None:
+    """Return what a check does with its Machines; None: nothing."""
     check, selection = watch.check, watch.selection
-    of = cluster.get(kinds.CAPI_CLUSTER, check.obj.namespace, check.cluster_name or "")
-    lasting = list(inactive_reasons.lasting(check, cluster))
-    if (
-        of is None
-        or of.at("spec", "paused").boolean
-        or any(isinstance(each, str) for each in lasting)
-    ):
-        return False
-    guests, unseen = gather(vmis.on_node(cluster, host))
-    unread = [each.what for each in lasting if isinstance(each, Unseen)]
-    if unread := [*unread, *filter(None, (selection.unseen, unseen))]:
-        raise Unseen(unread[0])
-    lost = _names(machine for vmi in guests if (machine := _machine(vmi, cluster)) is not None)
-    lost &= _names(selection.objects)
-    kept = _names(each for some in machine_owners.kept(check, selection).values() for each in some)
+    unread = [selection.unseen]
+    try:
+        of = cluster.get(kinds.CAPI_CLUSTER, check.obj.namespace, check.cluster_name or "")
+    except Unseen as unseen:
+        unread.append(unseen.what)
+    else:
+        if of is None or of.at("spec", "paused").boolean:
+            return None
+    for each in inactive_reasons.lasting(check, cluster):
+        if isinstance(each, str):
+            return None
+        unread.append(each.what)
+    if timeline.timeline(check, cluster).never:
+        return None
     status = check.obj["status"]
     expected, healthy = (status[key].integer or 0 for key in ("expectedMachines", "currentHealthy"))
-    down = len(lost) + max(expected - healthy, 0)
-    refuses = remediation_steps.budget(check, selection).refuses(down)
-    return not (refuses or lost & kept or timeline.timeline(check, cluster).never)
+    return _Acting(
+        f"{check.obj.kind} {check.obj.full_name}",
+        _names(selection.objects),
+        _names(chain.from_iterable(machine_owners.kept(check, selection).values())),
+        remediation_steps.budget(check, selection),
+        max(expected - healthy, 0),
+        next(filter(None, unread), ""),
+    )
 
 
-def _names(machines: Iterable[Object]) -> set[str]:
-    return {machine.full_name for machine in machines}
+def _names(machines: Iterable[Object]) -> frozenset[str]:
+    return frozenset(machine.full_name for machine in machines)

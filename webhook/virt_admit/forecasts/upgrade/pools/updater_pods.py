@@ -9,13 +9,13 @@ rancher/system-upgrade-controller:manifests/system-upgrade-controller.yaml.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement.absent import stopped_workloads
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import plan_progress
@@ -37,8 +37,7 @@ def controller(driver: str, cluster: Cluster) -> Obstacle | None:
 
     Where it runs in several namespaces, as in a cluster with hosted ones, nothing is said.
     """
-    of_plans = _OF_PLANS if plan_progress.at_once(cluster).plan else ""
-    name = _BY_DRIVER.get(driver, of_plans)
+    name = _name(driver, cluster)
     if len({pod.namespace for pod in stopped_workloads.pods_of((name,), cluster)}) > 1:
         return None
     stopped = stopped_workloads.of((name,), cluster)
@@ -47,6 +46,18 @@ def controller(driver: str, cluster: Cluster) -> Obstacle | None:
     why = stopped.words if stopped.scaled else f"{name} has no Ready pod ({stopped.words})"
     place = ProblemId(ProblemCause.COMPONENT, stopped.namespace, name)
     return Obstacle(f"no node is updated, as {why}", stopped.remedy, place)
+
+
+def unread(driver: str, cluster: Cluster) -> Iterator[Unseen]:
+    """Yield what could not be read, so that what updates the nodes may be scaled to 0."""
+    if what := stopped_workloads.unread(tuple(filter(None, (_name(driver, cluster),))), cluster):
+        yield Unseen(what)
+
+
+def _name(driver: str, cluster: Cluster) -> str:
+    """Return the Deployment that updates the nodes; empty: none is known."""
+    of_plans = _OF_PLANS if plan_progress.at_once(cluster).plan else ""
+    return _BY_DRIVER.get(driver, of_plans)
 
 
 def daemon(nodes: Iterable[Object], cluster: Cluster) -> Obstacle | None:

@@ -76,7 +76,7 @@ def lost(cluster: Cluster) -> Mapping[str, LostConfig]:
     every, known = cluster.known(NODE), list(cluster.known(MACHINE_CONFIG_POOL))
     if any(unlisted(cluster, kind) for kind in (NODE, MACHINE_CONFIG_POOL)):
         return {}
-    pools = machine_pools.members(known, every)
+    pools = machine_pools.of_cluster(cluster)
     kept = {each.node: each.custom for each in machine_pools.overlaps(known, every)}
     masters = next((pool for pool in known if machine_pools.is_of_masters(pool)), None)
     other = last_of(masters, cluster) if masters is not None else None

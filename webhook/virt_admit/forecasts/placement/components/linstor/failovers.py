@@ -19,6 +19,9 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, entry, 
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, POD, PV, PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances.storage import SHARED
+from virt_admit.model.kubevirt.launcher import hotplugs
+from virt_admit.model.scheduler.pods import claim_names
 
 _IMAGE: Final = "piraeus-ha-controller"
 _EXEMPT: Final = "drbd.linbit.com/ignore-fail-over"
@@ -35,12 +38,15 @@ READS: Final[Reads] = {
         "spec.volumes",
         "status.phase",
     ),
-    VMI: ("metadata.uid", "status.nodeName"),
+    VMI: ("metadata.uid", "spec.volumes", "spec.utilityVolumes", "status.nodeName"),
     PVC: ("spec.volumeName",),
-    PV: ("spec.csi.driver", "spec.csi.readOnly", "spec.storageClassName"),
+    PV: ("spec.accessModes", "spec.csi.driver", "spec.csi.readOnly", "spec.storageClassName"),
     STORAGE_CLASS: ("parameters",),
 }
 
+_QUORUM: Final = 3
+"""Nodes of a volume with a quorum: three copies, or two and one without data (README.md, What
+resources are monitored?)."""
 _SAFE: Final = (
     *("configMap", "csi", "downwardAPI", "emptyDir"),
     *("ephemeral", "gitRepo", "projected", "secret"),
@@ -73,12 +79,34 @@ def of_vmi(vmi: Object, cluster: Cluster) -> Failover | None:
     try:
         if not all(_is_safe(each, own, cluster) for each in volumes):
             return None
-        copies = [_copies(each, own, cluster) for each in volumes if each[_CLAIM].is_map]
+        copies = [_copies(each, own, cluster) for each in claim_names(own)]
+        stays = next(filter(None, (_stays(each, own, cluster) for each in _plugged(vmi, own))), "")
     except Unseen as unseen:
         return agents._replace(unsure=unseen.what)
     if True in copies:
-        return agents
+        return agents._replace(unsure=agents.unsure or stays)
     return agents._replace(unsure=_UNKNOWN) if None in copies else None
+
+
+def _plugged(vmi: Object, pod: Object) -> Iterator[str]:
+    """Yield the claims of hotplugged volumes, which pods of their own hold on the node."""
+    held = frozenset(claim_names(pod))
+    yield from (claim for _, claim in hotplugs.claims(vmi) if claim not in held)
+
+
+def _stays(claim: str, pod: Object, cluster: Cluster) -> str:
+    """Return that the agents may leave a claim on the lost node: it has no copies with a quorum, or
+    is of another driver; empty: they free it, or other nodes may use it all the same.
+    """
+    bound = _volume(claim, pod, cluster)
+    if bound is None or _copies(claim, pod, cluster) is True:
+        return ""
+    modes = bound.at("spec", "accessModes").items()
+    if bound.at("spec", "csi", "driver").text != DRIVER and any(
+        each.text == SHARED for each in modes
+    ):
+        return ""
+    return f"whether hotplugged claim {claim} leaves the lost node"
 
 
 @cached
@@ -110,7 +138,10 @@ def _agents(cluster: Cluster) -> Failover | None:
         title = f"Piraeus' HA controller (DaemonSet {daemon.full_name})"
         if ready > 1:  # one of them may be on the lost node
             missing = f"whether {title} acts with {ready} of {wanted} pods ready"
-            return Failover(title, missing if ready < wanted else "")
+            if ready >= wanted:  # two copies have no quorum without a third node
+                few = f"whether volumes have a quorum, as {title} runs on {wanted} nodes alone"
+                missing = few if wanted < _QUORUM else ""
+            return Failover(title, missing)
     unread = unlisted(cluster, DAEMON_SET)
     return Failover("Piraeus' HA controller", unread) if unread else None
 
@@ -134,20 +165,20 @@ def _is_safe(volume: Field, pod: Object, cluster: Cluster) -> bool:
         return any(volume[kind].present for kind in _SAFE)
     if volume[_CLAIM]["readOnly"].boolean:
         return True
-    bound = _volume(volume, pod, cluster)
+    bound = _volume(volume[_CLAIM]["claimName"].text or "", pod, cluster)
     own = bound.at("spec", "csi") if bound is not None else None
     return own is not None and (own["readOnly"].boolean is True or own["driver"].text == DRIVER)
 
 
-def _volume(volume: Field, pod: Object, cluster: Cluster) -> Object | None:
-    claim = cluster.get(PVC, pod.namespace, volume[_CLAIM]["claimName"].text or "")
-    name = claim.at("spec", "volumeName").text if claim is not None else None
+def _volume(claim: str, pod: Object, cluster: Cluster) -> Object | None:
+    found = cluster.get(PVC, pod.namespace, claim)
+    name = found.at("spec", "volumeName").text if found is not None else None
     return cluster.get(PV, "", name) if name else None
 
 
-def _copies(volume: Field, pod: Object, cluster: Cluster) -> bool | None:
-    """Return whether DRBD keeps copies of a volume with a quorum; None: not known."""
-    bound = _volume(volume, pod, cluster)
+def _copies(claim: str, pod: Object, cluster: Cluster) -> bool | None:
+    """Return whether DRBD keeps copies of a claim with a quorum; None: not known."""
+    bound = _volume(claim, pod, cluster)
     if bound is None or bound.at("spec", "csi", "driver").text != DRIVER:
         return False
     name = bound.at("spec", "storageClassName").text
@@ -162,7 +193,8 @@ def _copies(volume: Field, pod: Object, cluster: Cluster) -> bool | None:
     copies = given.get("autoplace") or given.get("placementcount", "")
     if not copies.isdigit():  # a resource group, or nodes by name
         return None
-    return int(copies) > 1
+    witness = given.get("drbdoptions/auto-add-quorum-tiebreaker", "true").lower() != "false"
+    return int(copies) >= (2 if witness else _QUORUM)
 
 
 def _parameters(used: Object) -> Iterator[tuple[str, str]]:
