@@ -212,3 +212,15 @@ def test_a_long_remedy_is_told_once():
     again = "    to do: Power the node off by hand, then taint it out-of-service"
     lines = words_of_node._without_told([again, "to do: short", "another line"], [told])
     assert list(lines) == ["    to do: see above", "to do: short", "another line"]
+
+
+def test_no_drain_is_offered_for_a_node_that_something_drains_already(explain):
+    maintenance = manifest(
+        "nodemaintenance.medik8s.io/v1beta1",
+        "NodeMaintenance",
+        "a",
+        spec={"nodeName": "a"},
+        status={"phase": "Running"},
+    )
+    _, data = explain(*WORLD, *OTHER, CHECK, SNR, maintenance)
+    assert not any(each.startswith("kubectl drain") for each in data["commands"])

@@ -19,7 +19,8 @@ from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import NODE, VMI, Kind
 from virt_admit.model.lookups import find
-from virt_admit.model.node_updates import cordoners
+from virt_admit.model.node_updates import cordoners, updaters
+from virt_admit.model.node_updates.node_phases import IN_FLIGHT
 from virt_admit.model.node_updates.operators.cordons import Cordon
 from virt_admit.model.remediation import machine_drain
 from virt_admit.reports.drain import report as drain_report
@@ -65,8 +66,11 @@ def report(
     drained = drain_report.node_report(plan)
     left = machine_drain.is_left_to_machine(name, cluster)
     silent = bool(node_health.silence_now(plan.name, cluster))
+    update = updaters.of_nodes(cluster).get(name)
     ordered = (
-        any(True for _ in pool_obstacles.of_orders(cluster)) or _cordon(name, cluster) is not None
+        any(True for _ in pool_obstacles.of_orders(cluster))
+        or _cordon(name, cluster) is not None
+        or (update is not None and update.phase in IN_FLIGHT)
     )
     harms = plan.is_guarded or bool(dying_claims.lost_with(plan.name, cluster))
     drains = not (left or silent or plan.is_empty or harms or ordered)
