@@ -105,13 +105,13 @@ FAULTS: list[tuple[str, Callable[[list[Object]], object], str, str]] = [
         "webhook on pods",
         lambda items: items.append(silent("pods", "")),
         "webhook x.corp.io refuses what a start creates or updates in namespace vms: Service",
-        "kubectl describe service gone -n corp",
+        "kubectl delete validatingwebhookconfiguration/corp",
     ),
     (
         "webhook on VMIs",
         lambda items: items.append(silent("virtualmachineinstances", "kubevirt.io")),
         "webhook x.corp.io refuses",
-        "kubectl describe service gone -n corp",
+        "kubectl delete validatingwebhookconfiguration/corp",
     ),
     (
         "quota",

@@ -223,7 +223,7 @@ def _with_drivers(cluster: Cluster) -> FilterPipeline:
     """Return the filters over the nodes that start VMs: with the drivers of their volumes, and with
     a virt-handler that works.
 
-    A virt-handler that crashes leaves the label that kube-scheduler looks at, or writes it anew
+    A virt-handler that crashes leaves the label that kube-scheduler looks at, or writes it again
     with each of its starts.
     """
     served = node_drivers.served(candidates.scheduler(cluster), cluster)

@@ -17,10 +17,11 @@ from virt_admit.forecasts.drain.control.webhook_reach import Webhook
 from virt_admit.forecasts.placement.components import service_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model import api_discovery
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.evidence.writes import missing_services
 from virt_admit.model.kubernetes import webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import API_SERVICE, SERVICE
+from virt_admit.model.kubernetes.kinds import API_SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import vms
@@ -130,15 +131,17 @@ def _problem(
         f"{effect and f'{effect}, because '}{webhook.title} refuses {what} in namespace "
         f"{namespace}: {silent}{because}"
     )
-    name = webhook.service
-    repair = (
-        broken.remedy
-        if broken
-        else typed("repair what is behind it", kubectl("describe", SERVICE, name[1], name[0]))
-    )
+    repair = broken.remedy if broken else _repair(webhook, silent, cluster)
     ways = (repair, *_opt_out(webhook, namespace))
     lasts = f". {_outlook(webhook, broken, cluster)}"
     return Problem(f"{reason}{lasts}", "; ".join(ways), ProblemCause.COMPONENT)
+
+
+def _repair(webhook: Webhook, silent: str, cluster: Cluster) -> str:
+    """Return what lets a webhook answer of whose pods nothing is known."""
+    if webhook.expired:
+        return typed("repair the operator that renews its CA bundle", webhook.described)
+    return missing_services.of_silent(webhook.service, silent, cluster)
 
 
 def _outlook(webhook: Webhook, broken: BrokenPod | None, cluster: Cluster) -> str:
