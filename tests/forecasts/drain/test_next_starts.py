@@ -86,7 +86,7 @@ FAULTS: list[tuple[str, Callable[[list[Object]], object], str, str]] = [
     (
         "claim",
         lambda items: without(items, "PersistentVolumeClaim"),
-        "its claim cad does not exist, and nothing makes it",
+        "its claim cad does not exist, and no DataVolume makes it",
         "restore claim cad from a backup or a snapshot",
     ),
     (

@@ -78,7 +78,7 @@ def _without_copy(vm: Object, cluster: Cluster) -> Problem | None:
 
 
 def _without_claim(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return which claim of a VM does not exist, and nothing is to make."""
+    """Return which claim of a VM does not exist, and no DataVolume is to make."""
     namespace = vms.namespace_of(vm)
     made = {
         each.at("metadata", "name").text for each in vms.vm_spec(vm)["dataVolumeTemplates"].items()
@@ -91,7 +91,7 @@ def _without_claim(vm: Object, cluster: Cluster) -> Problem | None:
         ):
             way = f"restore claim {claim} from a backup or a snapshot, or let the VM name another"
             return Problem(
-                f"its claim {claim} does not exist, and nothing makes it",
+                f"its claim {claim} does not exist, and no DataVolume makes it",
                 typed(way, kubectl("edit", VM, vm.name, namespace)),
                 ProblemCause.NOT_REPORTED,
             )
