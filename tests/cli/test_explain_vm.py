@@ -104,7 +104,7 @@ def test_where_a_vm_that_is_stopped_could_start(explain):
     assert data["short"] == [{"node": "a", "what": "node selector disk=fast"}]
     _, data = explain(*world, halted(instancetype={"name": "large"}))
     assert data["candidates"] is data["short"] is None
-    assert any("instance type" in what for what in data["unseen"])
+    assert any("instancetypes" in what for what in data["unseen"])
     volumes = [{"name": "root", "dataVolume": {"name": "later"}}]
     waiting = halted()
     waiting.data["spec"]["template"]["spec"]["volumes"] = volumes

@@ -5,7 +5,7 @@ and accuses nothing.
 import pytest
 
 from tests.healthy.clusters import plain
-from tests.healthy.parts import ago
+from tests.healthy.parts import ago, obj
 
 from .machines import find, guest
 
@@ -62,6 +62,19 @@ def test_a_vm_that_is_off_on_purpose(ask, strategy, why):
 )
 def test_a_vm_that_is_to_start_is_not_off_on_purpose(ask, items):
     assert "as it is meant to be" not in ask(items, "explain", "vm/desk", "-n", "vms")
+
+
+def test_a_vm_that_could_not_start_is_not_to_be_started(ask):
+    items = off("Halted")
+    limits = {"requests.memory": "1Mi"}
+    status = {"hard": limits, "used": {"requests.memory": "0"}}
+    quota = obj("ResourceQuota", "v1", "compute", "vms", spec={"hard": limits}, status=status)
+    told = ask([*items, quota], "explain", "vm/desk", "-n", "vms")
+
+    assert "and could not start: ResourceQuota compute: requests.memory: " in told
+    assert "kubectl edit resourcequota compute -n vms" in told
+    assert "virtctl start" not in told
+    assert "virtctl start" in ask(items, "explain", "vm/desk", "-n", "vms")
 
 
 HOST = {"name": "host", "namespace": "mtv"}

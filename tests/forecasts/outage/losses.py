@@ -293,10 +293,13 @@ def snapshot(
     unreadable: tuple[str, ...] = (),
     version: str | None = "v1.34.0",
     kubevirt: bool = True,
+    time: str | None = None,
 ) -> Snapshot:
     """Return a cluster of which everything can be read but these kinds."""
     objects = [*NAMESPACES, *([KUBEVIRT] if kubevirt else []), *flat(parts)]
-    return Snapshot(map(Object, objects), ["*"], unreadable=unreadable, server_version=version)
+    return Snapshot(
+        map(Object, objects), ["*"], unreadable=unreadable, server_version=version, time=time
+    )
 
 
 def flat(parts: Iterable[Any]) -> Iterator[Manifest]:

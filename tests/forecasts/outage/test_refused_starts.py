@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.forecasts.outage.losses import lose, manifest, nhc, node, snapshot, vm
+from tests.healthy.parts import ago
 from virt_admit.forecasts.outage.lost_vms import LostVm
 
 NODES = [node("n1"), node("n2"), node("n3")]
@@ -27,9 +28,9 @@ def quota(hard: str, used: str) -> Any:
     )
 
 
-def lost(*objects: Any) -> LostVm:
+def lost(*objects: Any, time: str | None = None) -> LostVm:
     guest = vm("db", "n1", "20Gi", domain={"memory": {"guest": "20Gi"}, "devices": {}})
-    (row,) = lose(snapshot(NODES, guest, *objects), "n1").outages[0].vms
+    (row,) = lose(snapshot(NODES, guest, *objects, time=time), "n1").outages[0].vms
     return row
 
 
@@ -74,3 +75,46 @@ def test_a_quota_counts_no_pod_that_has_ended(phase: str, outcome: str) -> None:
         "v1", "Pod", "job", "shop", spec={"nodeName": "n1", **requests}, status={"phase": phase}
     )
     assert lost(quota("40Gi", "60Gi"), other, nhc()).outcome == outcome
+
+
+# --- virt-handler ---------------------------------------------------------------------------------
+
+
+def crashing(on: str, **since: float) -> Any:
+    """Return a virt-handler that crashes for some time, on a node that has its label still."""
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": ago(**since)}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    container = {"name": "virt-handler", "ready": False, "restartCount": 30, "state": waiting}
+    return manifest(
+        "v1",
+        "Pod",
+        f"virt-handler-{on}",
+        "kubevirt",
+        metadata={"labels": {"kubevirt.io": "virt-handler"}, "creationTimestamp": ago(days=3)},
+        spec={"nodeName": on, "containers": [{"name": "virt-handler"}]},
+        status={"phase": "Running", "conditions": [ready], "containerStatuses": [container]},
+    )
+
+
+def test_no_vm_starts_where_virt_handler_crashes() -> None:
+    others = [crashing(name, hours=2) for name in ("n2", "n3")]
+    found = lost(*others, nhc(), time=ago())
+
+    assert found.outcome == "waits for room"
+    assert "on n2 virt-handler is not ready: CrashLoopBackOff" in found.reason
+    assert "repair pod virt-handler-n2" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "handlers",
+    [
+        [crashing("n1", hours=2)],
+        [crashing("n2", hours=2)],
+        [crashing("n2", minutes=3), crashing("n3", minutes=3)],
+    ],
+    ids=["its own", "one of the others", "for a moment"],
+)
+def test_a_vm_starts_where_virt_handler_works(handlers: list[Any]) -> None:
+    found = lost(*handlers, nhc(), time=ago())
+
+    assert found.outcome == "restarts"

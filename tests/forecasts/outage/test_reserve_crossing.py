@@ -65,3 +65,13 @@ def test_an_event_names_the_vm_until_there_is_room_again():
     assert metrics.started == (result,), "unread is not room"
     metrics.estimate(world())
     assert metrics.started == ()
+
+
+def test_where_no_node_is_ready_there_is_none_to_lose():
+    """As when the pod network is down: the metrics go on."""
+    down = [node(name, ready="False") for name in ("n1", "n2", "n3")]
+    metrics = FailoverMetrics(CollectorRegistry())
+    metrics.estimate(world(nodes=down))
+
+    assert reserve(world(nodes=down)) is None
+    assert metrics.started == ()

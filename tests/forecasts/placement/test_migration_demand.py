@@ -444,3 +444,28 @@ def test_two_budgets_refuse_every_eviction():
 def test_the_old_quota_still_refuses():
     found, _ = row(running(), QUOTA)
     assert "requests.memory: 100Gi missing" in found.reason
+
+
+# --- limits that KubeVirt sets --------------------------------------------------------------------
+
+GATED = {"developerConfiguration": {"featureGates": ["AutoResourceLimitsGate"]}}
+
+
+@pytest.mark.parametrize(
+    ("release", "settings", "hard", "says"),
+    [
+        ("v1.5.2", {}, "900Gi", ""),
+        ("v1.4.0", GATED, "900Gi", ""),
+        ("v1.5.2", {}, "100Mi", "Mi missing"),
+        ("v1.4.0", {}, "900Gi", "a limit of each container is missing"),
+        ("v1.0.0", GATED, "900Gi", "a limit of each container is missing"),
+    ],
+)
+def test_a_pod_that_is_older_than_a_quota_on_limits(release, settings, hard, says):
+    """KubeVirt gives the target pod the limits that the running one was made without."""
+    installed = kubevirt(settings, status={"observedKubeVirtVersion": release})
+    limited = quota({"limits.memory": hard}, {"limits.memory": "0"})
+    found, _ = row(running(), limited, installed)
+
+    assert (found.outcome is VmOutcome.MIGRATES) is (not says)
+    assert says in found.reason

@@ -59,6 +59,19 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     )
 
 
+def of_start(vm: Object, cluster: Cluster) -> Problem | None:
+    """Return why a VM that does not run gets no pod; None: nothing says so."""
+    why = reason(vm, cluster)
+    if not why:
+        return None
+    shown = kubectl("get", NAMESPACE, vms.namespace_of(vm), "", "-o", "yaml")
+    # a namespace that is being deleted never comes back
+    way = "if it is needed, create it in another namespace, with copies of its disks"
+    return Problem(
+        f"no VMI and no pod can be created: {why}", typed(way, shown), ProblemCause.NOT_CREATED
+    )
+
+
 def _failing(vmi: Object, cluster: Cluster) -> str:
     """Return which APIService keeps the namespace of a VMI, and what to do with it; empty:
     none is known to.

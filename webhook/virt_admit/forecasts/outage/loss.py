@@ -8,10 +8,11 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from virt_admit.forecasts.placement import candidates, running_launchers
+from virt_admit.forecasts.placement import candidates, running_launchers, virt_handlers
 from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, gather
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
@@ -21,7 +22,9 @@ from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.preemption import Preemption
 
-READS: Final[Reads] = union(control_plane.READS, {POD: ("metadata.ownerReferences",)})
+READS: Final[Reads] = union(
+    control_plane.READS, virt_handlers.READS, {POD: ("metadata.ownerReferences",)}
+)
 
 ZONE: Final = "topology.kubernetes.io/zone"
 _REGION: Final = "topology.kubernetes.io/region"
@@ -217,7 +220,35 @@ class _Zone(NamedTuple):
 
 
 def _with_drivers(cluster: Cluster) -> FilterPipeline:
-    return node_drivers.served(candidates.scheduler(cluster), cluster)
+    """Return the filters over the nodes that start VMs: with the drivers of their volumes, and with
+    a virt-handler that works.
+
+    A virt-handler that crashes leaves the label that kube-scheduler looks at, or writes it again
+    with each of its starts.
+    """
+    served = node_drivers.served(candidates.scheduler(cluster), cluster)
+    broken = {name for name in cluster.cached(virt_handlers.broken) if _stays(name, cluster)}
+    if not broken:
+        return served
+    nodes = {
+        name: replace(node, labels={**node.labels, SCHEDULABLE: "false"})
+        if name in broken and SCHEDULABLE in node.labels
+        else node
+        for name, node in served.state.nodes.items()
+    }
+    return FilterPipeline(
+        replace(served.state, nodes=nodes),
+        served.volumes,
+        served.unseen,
+        served.complete,
+        served.most_terms,
+        served.unread_namespaces,
+    )
+
+
+def _stays(node: str, cluster: Cluster) -> bool:
+    """Return whether no wait repairs the virt-handler of a node."""
+    return bool(virt_handlers.repair(cluster, node))
 
 
 @cached

@@ -44,22 +44,30 @@ class ReserveCrossing(NamedTuple):
 
 
 def reserve(cluster: Cluster) -> Reserve | None:
-    """Return what is left; None: something is unread, there is one node, or nodes may be added."""
+    """Return what is left; None: something is unread, there is one node, none of them can be lost,
+    as none is Ready, or nodes may be added.
+    """
     try:
         room = failover_room.room(cluster)
         if room.number() < 2 or failover.grows(cluster):
             return None
-        left = {resource: _least(resource, room, cluster) for resource in (MEMORY, CPU, PODS)}
+        least = {resource: _least(resource, room, cluster) for resource in (MEMORY, CPU, PODS)}
     except Unseen:
         return None
-    return Reserve(left, frozenset(room.vms.names(VMI)))
+    left = {resource: found for resource, found in least.items() if found is not None}
+    return Reserve(left, frozenset(room.vms.names(VMI))) if left == least else None
 
 
-def _least(resource: str, room: Room, cluster: Cluster) -> tuple[int, str]:
+def _least(resource: str, room: Room, cluster: Cluster) -> tuple[int, str] | None:
+    """Return the least that is left after a loss; None: there is no node to lose."""
     free = room.free(resource) - room.pending.get(resource, 0)
+    losses = islice(room.losses(resource, ONE_NODE), _MOST_LOSSES)
     return min(
-        (free - weight + failover.bound(room, loss, cluster).get(resource, 0), str(loss))
-        for weight, loss in islice(room.losses(resource, ONE_NODE), _MOST_LOSSES)
+        (
+            (free - weight + failover.bound(room, loss, cluster).get(resource, 0), str(loss))
+            for weight, loss in losses
+        ),
+        default=None,
     )
 
 

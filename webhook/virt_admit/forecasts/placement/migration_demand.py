@@ -17,8 +17,16 @@ from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import storage, vms
-from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_settings, limit_ranges
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.launcher import (
+    launcher_pod,
+    launcher_resources,
+    launcher_settings,
+    limit_ranges,
+    pod_refusals,
+)
 from virt_admit.model.scheduler.pod_size import PodSize
+from virt_admit.model.scheduler.resources import CPU, MEMORY
 
 STATE_BYTES: Final = 10 * 2**20
 """The size of such a claim (backend-storage.go#PVCSize)."""
@@ -54,11 +62,26 @@ def demand(vmi: Object, cluster: Cluster) -> Demand:
     attaches = next(launcher_pod.attached_claims(vmi["spec"]), None) is not None
     attachment = PodSize((launcher_settings.settings(cluster).attachment,)) if attaches else None
     return Demand(
-        limit_ranges.defaulted(candidates.new_pod(vmi, cluster), ranges),
+        limit_ranges.defaulted(_launcher(vmi, cluster), ranges),
         vmi.at("spec", "priorityClassName").text or "",
         limit_ranges.defaulted(attachment, ranges) if attachment else None,
         STATE_BYTES if _copies_state(vmi) else 0,
     )
+
+
+def _launcher(vmi: Object, cluster: Cluster) -> PodSize:
+    """Return the second launcher pod of a VMI: as the running one, which may be older than a quota
+    on limits, for which KubeVirt gives limits to new pods.
+    """
+    running = candidates.new_pod(vmi, cluster)
+    automatic = launcher_settings.automatic_limits(vms.namespace_of(vmi), cluster)
+    demanded = (CPU,) * automatic.cpu + (MEMORY,) * (automatic.memory is not None)
+    bare = any(name not in each.limits for each in running.every for name in demanded)
+    if not bare or running.summed or not pod_refusals.sets_limits(cluster):
+        return running
+    given = expand(vmi, cluster)
+    unknown = given.unseen or any(True for _ in launcher_resources.unseen(given, cluster))
+    return running if unknown else launcher_resources.pod(given, cluster)
 
 
 def _copies_state(vmi: Object) -> bool:

@@ -36,6 +36,7 @@ from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     cause_of,
     common_causes,
     either,
+    is_gone_at_home,
     lasting_remedy,
     offer,
     remedy_of,
@@ -106,6 +107,9 @@ def reason(
         or offer(lacked, refusals, cluster)
         or virt_handlers.own_tolerations(refusals, cluster)
     )
+    if lacked and not starts and is_gone_at_home(lacked, target, cluster):
+        otherwise = ""  # a guest that is shut down stays so
+        lasting = f"{lasting}{kept}" if lasting else ""
     if left := _tainted(target, refusals, kept, cluster):
         return left._replace(reason=f"{NOWHERE}{_told(refusals, lacked)}: {left.reason}")
     if unfit := unfit_remedy(refusals, kept, cluster):

@@ -162,6 +162,8 @@ def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Prob
     """Return why the new launcher pod of a VM is refused after the loss of these nodes; None: it is
     not, or perhaps not.
 
+    ``vmi``: also a VM that has none, which would start now.
+
     A quota counts the pods of these nodes no more (pods.go#QuotaV1Pod), also those that other nodes
     get again.
     """
@@ -178,7 +180,7 @@ def start_refusal(vmi: Object, nodes: Collection[str], cluster: Cluster) -> Prob
     counted = _usage([size], 0)
     by_node = cluster.cached(_counted).get(namespace, {}) if known and nodes else {}
     freed = _total(by_node.get(node, {}) for node in nodes)
-    priority = vmi.at("spec", "priorityClassName").text or ""
+    priority = vms.vmi_spec(vmi)["priorityClassName"].text or ""
     for quota in known:
         used = _used(quota) if quota_scopes.counts_pods_of(quota, priority) else {}
         for name, limit in hard_limits(quota).items():

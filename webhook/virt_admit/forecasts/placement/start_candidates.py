@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.placement import candidates
@@ -11,40 +12,69 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources
 from virt_admit.model.messages import names
+from virt_admit.model.scheduler.pods import Pod
+
+
+def next_vmi(vm: Object) -> Object:
+    """Return the VMI that a VM would make, without what its instance type and preference add."""
+    template = vms.vm_spec(vm)["template"]
+    metadata = {
+        "name": vm.name,
+        "namespace": vms.namespace_of(vm),
+        "labels": template.at("metadata", "labels").map,
+    }
+    return Object(
+        {
+            "apiVersion": VMI.api_version,
+            "kind": VMI.kind,
+            "metadata": metadata,
+            "spec": template["spec"].map,
+        }
+    )
 
 
 def start_target(vm: Object, cluster: Cluster) -> SchedulingTarget:
     """Return the pod with which a VM would start, and the nodes that would take it now.
 
     Raises:
-        Unseen: the VM takes its size from an instance type, or a claim of it does not exist yet, so
-            that what KubeVirt would create is not known.
+        Unseen: the instance type or the preference of the VM cannot be read, or a claim of it does
+            not exist yet, so that what KubeVirt would create is not known.
     """
-    spec = vms.vm_spec(vm)
-    if spec["instancetype"].present or spec["preference"].present:
-        raise Unseen(
-            f"the VMI that KubeVirt makes of the instance type or preference of {vm.full_name}"
-        )
-    template = spec["template"]
-    for claim in launcher_pod.claims(template["spec"]):
+    for claim in launcher_pod.claims(vms.vmi_spec(vm)):
         if cluster.get(PVC, vms.namespace_of(vm), claim) is None:
             raise Unseen(f"on which nodes claim {claim} will be, which does not exist yet")
-    metadata = {
-        "name": vm.name,
-        "namespace": vms.namespace_of(vm),
-        "labels": template.at("metadata", "labels").map,
+    vmi, spec = next_vmi(vm), vms.vm_spec(vm)
+    needed = candidates.demand(vmi, cluster, moves=False)
+    if spec["instancetype"].present or spec["preference"].present:
+        needed = needed._replace(pod=_expanded(vm, vmi, needed.pod, cluster), sized=True)
+    return candidates.placed(vmi, needed, cluster, moves=False)
+
+
+def _expanded(vm: Object, vmi: Object, pod: Pod, cluster: Cluster) -> Pod:
+    """Return the pod of the template of a VM with what its instance type and preference add.
+
+    Raises:
+        Unseen: they cannot be read.
+    """
+    given = expand(vm, cluster)
+    requests = launcher_resources.certain_requests(given, cluster)
+    own = launcher_pod.node_demand(expand(vmi, cluster), cluster, moment=True)
+    demanded = launcher_pod.node_demand(given, cluster, moment=True)
+    # the networks of the VM demand the rest
+    others = {
+        key: value for key, value in pod.node_selector.items() if key not in own.node_selector
     }
-    vmi = {
-        "apiVersion": VMI.api_version,
-        "kind": VMI.kind,
-        "metadata": metadata,
-        "spec": template["spec"].map,
-    }
-    return candidates.placed(
-        Object(vmi), candidates.demand(Object(vmi), cluster, moves=False), cluster, moves=False
-    )
+    return replace(
+        pod,
+        requests=requests,
+        node_selector={**demanded.node_selector, **others},
+        meanings={**pod.meanings, **demanded.meanings},
+        node_affinity=demanded.node_affinity,
+        forbidden_labels=demanded.forbidden_labels,
+    ).with_few_demands()
 
 
 def vanished(causes: Collection[str], cluster: Cluster) -> str:

@@ -22,6 +22,7 @@ from virt_admit.model.kubernetes.kinds import PVC, VOLUME_ATTACHMENT
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.launcher import without_kvm
+from virt_admit.model.kubevirt.launcher.launcher_pod import UNSERVED
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, cut_middle, names, shorten
 from virt_admit.model.problems import Problem
@@ -165,11 +166,14 @@ def best_refusal(found: SchedulingTarget, filters: FilterPipeline, cluster: Clus
     name, why = min(hosts.items(), key=_ease)
     if why == _CORDONED:
         return f"{name} is {_CORDONED}"
+    if why == UNSERVED and (down := virt_handlers.problem(cluster, name, brief=True)):
+        return f"on {name} {down.replace(f' on {name}', '', 1)}"
     why = without_kvm.told(why) if without_kvm.is_off(name, cluster) else why
     longest = 300 if why.startswith((node_drivers.LACKS, without_kvm.OFF)) else 100
     return f"on {name} {shorten(virt_handlers.needs(why), longest)}"
 
 
+_HANDLER: Final = "virt-handler "
 _MISSING: Final = "missing"
 """How the refusal of a node ends that lacks room (model/scheduler/filters.py)."""
 _CORDONED: Final = "cordoned"
@@ -196,6 +200,9 @@ def opens(why: str, fault: str, cluster: Cluster) -> str:
         return makes_room(fault, "add a node that runs KubeVirt")
     if cause.startswith(without_kvm.OFF):
         return without_kvm.way([node], cluster)
+    if cause.startswith(_HANDLER) and (repair := virt_handlers.repair(cluster, node)):
+        words = advice_of(repair).rstrip(".")
+        return f"{words[:1].lower()}{words[1:]}"
     if not cause.startswith(node_drivers.LACKS):
         is_room = cause.endswith((_MISSING, "…"))
         if is_room:

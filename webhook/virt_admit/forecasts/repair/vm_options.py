@@ -11,9 +11,7 @@ from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import best_models, lost_features
-from virt_admit.forecasts.placement.components.drivers import driver_faults
-from virt_admit.forecasts.placement.refusals.refusal_remedies import KEPT
-from virt_admit.forecasts.repair import found_problems, surviving, vm_steps
+from virt_admit.forecasts.repair import found_problems, stopped_vms, surviving, vm_steps
 from virt_admit.forecasts.repair.causes import (
     disk_copies,
     guest_changes,
@@ -46,9 +44,7 @@ from virt_admit.model.kubevirt.instances import (
     vms,
 )
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import cordoners
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import fence_taints
@@ -175,7 +171,7 @@ def _vm(vmi: Object, cluster: Cluster) -> tuple[Object | None, str]:
 def _ways(
     vmi: Object, vm: Object, causes: set[str], cluster: Cluster, wishes: Wishes
 ) -> Iterator[Option | str]:
-    if kept := _kept(vmi, cluster):
+    if kept := stopped_vms.kept(vmi, cluster):
         yield kept
     elif ProblemCause.EXTERNAL in causes:
         yield from _external(vmi, vm, cluster)
@@ -202,17 +198,6 @@ def _ways(
     else:
         yield _migrating(vmi, vm, cluster, wishes)
         yield _accepting(vm_steps.accepted(vmi, vm, cluster, because=_hardware(causes)))
-
-
-def _kept(vmi: Object, cluster: Cluster) -> str:
-    """Return what ends the cause for which no node would take a VM that stops; empty: none would
-    keep it off.
-    """
-    claims = launcher_pod.claims(vmi["spec"])
-    if (fault := driver_faults.first(vms.namespace_of(vmi), claims, cluster)) is not None:
-        return f"do not stop it before its volumes can be attached again. {capital(fault.remedy)}"
-    moved = no_target.reason(candidates.target(vmi, cluster, moves=True), cluster, moves=True)
-    return moved.remedy if moved is not None and KEPT in moved.remedy else ""
 
 
 def _failing(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option]:
@@ -357,7 +342,7 @@ def _no_target(
     others = tuple(_other_nodes(vmi, target, cluster))
     yield from others
     opens = others or "cordoned" in target.placement.refusals.values()
-    fresh = _nowhere_to_start(vmi, cluster) if opens else ""
+    fresh = stopped_vms.nowhere_to_start(vmi, cluster) if opens else ""
     for number, widening in enumerate(node_constraints.widenings(vm, target, cluster)):
         yield Option(f"widen-{number}", (vm_steps.widened(vmi, vm, widening, cluster),), 0)
     refusals = target.placement.refusals.values()
@@ -368,7 +353,9 @@ def _no_target(
     claims = [volume.claim for volume in disk_copies.volumes(vm) if volume.claim in local]
     if claims:
         yield _copying(vmi, vm, claims, cluster, wishes)
-    if moves and not fresh:
+    if moves and (never := stopped_vms.refused_at_home(vmi, cluster)):
+        yield f"its own node no longer offers {never}, so it would not start again"
+    elif moves and not fresh:
         stays = no_target.is_lasting(candidates.target(vmi, cluster, moves=False), vmi, cluster)
         because = (
             "no other node can take "
@@ -391,17 +378,6 @@ def _outlasts(cause: str) -> bool:
     return device or cause.startswith(
         (*_NEVER, "volume of claim ", "machine type ", "dedicated CPUs", "network ")
     )
-
-
-def _nowhere_to_start(vmi: Object, cluster: Cluster) -> str:
-    """Return why a VM that is restarted while its node is cordoned stays down until another node
-    has room; else empty.
-    """
-    target = candidates.target(vmi, cluster, moves=False)
-    problem = no_target.reason(target, cluster, moves=False)
-    if problem is not None and not no_target.is_lasting(target, vmi, cluster):
-        return problem.reason
-    return ""
 
 
 def _other_nodes(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Iterator[Option]:

@@ -12,13 +12,16 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.control import webhook_reach
+from virt_admit.forecasts.drain.control.control_path import SUBRESOURCES
 from virt_admit.forecasts.drain.control.webhook_reach import Webhook
 from virt_admit.forecasts.placement.components import service_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model import api_discovery
+from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.evidence.writes import missing_services
 from virt_admit.model.kubernetes import webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import SERVICE
+from virt_admit.model.kubernetes.kinds import API_SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.kubevirt.instances import vms
@@ -36,10 +39,43 @@ _STAYS: Final = "It does not end by itself"
 
 
 def refused_start(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return which webhook refuses ``virtctl start``; None: none does, or none is known."""
-    return _refused(
-        vm, _STARTS.get(vms.run_strategy(vms.vm_spec(vm)) or ""), "virtctl start fails", cluster
+    """Return what refuses ``virtctl start``, a webhook or the API server itself; None: nothing
+    does, or nothing is known to.
+    """
+    strategy = vms.run_strategy(vms.vm_spec(vm)) or ""
+    effect = "virtctl start fails"
+    return _refused(vm, _STARTS.get(strategy), effect, cluster) or (
+        _unserved(effect, cluster) if strategy in _STARTS else None
     )
+
+
+def _unserved(effect: str, cluster: Cluster) -> Problem | None:
+    """Return that the API server does not reach virt-api, which answers virtctl; None: it does."""
+    api = next(
+        (each for each in cluster.known(API_SERVICE) if each.name == f"v1{SUBRESOURCES}"), None
+    )
+    available = api.condition("Available") if api is not None else None
+    if api is None or available is None or available["status"].text != "False":
+        return None
+    why = available["reason"].text or ""
+    reason = (
+        f"{effect}, because APIService {api.name} is not available{f' ({why})' if why else ''}: "
+        "the API server does not reach virt-api"
+    )
+    return Problem(reason, api_discovery.remedy(api, cluster).text, ProblemCause.COMPONENT)
+
+
+def refused_pod(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return which webhook refuses what the start of a VMI creates; None: none, or none is known.
+
+    ``vmi``: need not exist.
+    """
+    for webhook in cluster.cached(webhook_reach.critical).webhooks:
+        silent = webhook_reach.silence(webhook, cluster)
+        if silent and webhook_reach.concerns(webhook.field, vmi, cluster, webhook_reach.STARTS):
+            what = "what a start creates or updates"
+            return _problem(webhook, silent, "", vms.namespace_of(vmi), cluster, what)
+    return None
 
 
 def refused_change(vm: Object, cluster: Cluster) -> Problem | None:
@@ -82,23 +118,30 @@ def _webhooks(cluster: Cluster) -> tuple[Webhook, ...]:
 
 
 def _problem(
-    webhook: Webhook, silent: str, effect: str, namespace: str, cluster: Cluster
+    webhook: Webhook,
+    silent: str,
+    effect: str,
+    namespace: str,
+    cluster: Cluster,
+    what: str = "each change of a VM",
 ) -> Problem:
     broken = service_pods.broken(webhook.service, cluster) if not webhook.expired else None
     because = f" ({broken.words})" if broken is not None else ""
     reason = (
-        f"{effect}, because {webhook.title} refuses each change of a VM in namespace {namespace}: "
-        f"{silent}{because}"
+        f"{effect and f'{effect}, because '}{webhook.title} refuses {what} in namespace "
+        f"{namespace}: {silent}{because}"
     )
-    name = webhook.service
-    repair = (
-        broken.remedy
-        if broken
-        else typed("repair what is behind it", kubectl("describe", SERVICE, name[1], name[0]))
-    )
+    repair = broken.remedy if broken else _repair(webhook, silent, cluster)
     ways = (repair, *_opt_out(webhook, namespace))
     lasts = f". {_outlook(webhook, broken, cluster)}"
     return Problem(f"{reason}{lasts}", "; ".join(ways), ProblemCause.COMPONENT)
+
+
+def _repair(webhook: Webhook, silent: str, cluster: Cluster) -> str:
+    """Return what lets a webhook answer of whose pods nothing is known."""
+    if webhook.expired:
+        return typed("repair the operator that renews its CA bundle", webhook.described)
+    return missing_services.of_silent(webhook.service, silent, cluster)
 
 
 def _outlook(webhook: Webhook, broken: BrokenPod | None, cluster: Cluster) -> str:

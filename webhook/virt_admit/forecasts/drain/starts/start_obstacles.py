@@ -14,16 +14,16 @@ from virt_admit.forecasts.drain.starts import (
     faulted_volumes,
     hotplug_phases,
     memory_kills,
+    next_starts,
     refused_pods,
     rejected_pods,
     unfinished_disks,
     unfinished_resizes,
     unplaced,
 )
-from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_devices
 from virt_admit.forecasts.drain.starts.storage import awaited_claims, provisioners
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states, vm_states_times
-from virt_admit.forecasts.placement import candidates, start_candidates
+from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import missing_networks
 from virt_admit.model.commands import and_then, typed
 from virt_admit.model.kubernetes import clock
@@ -269,15 +269,11 @@ def _pod_without_node(vmi: Object, cluster: Cluster) -> Object | None:
 
 
 def of_stopped(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return which network or device a VM that is stopped would lack on every node, or that each
-    VM crashes; None: neither, or that is not known.
+    """Return what a VM that is stopped would meet if it were started now; None: nothing that is
+    known.
     """
-    if found := missing_networks.of_start(vm, cluster) or crashed_launchers.of_stopped(vm, cluster):
-        return found
-    try:
-        target = start_candidates.start_target(vm, cluster)
-        return absent_resources.problem(vm, target, cluster) or missing_devices.problem(
-            vm, target, cluster
-        )
-    except Unseen:
-        return None
+    return (
+        missing_networks.of_start(vm, cluster)
+        or crashed_launchers.of_stopped(vm, cluster)
+        or next_starts.problem(vm, cluster)
+    )

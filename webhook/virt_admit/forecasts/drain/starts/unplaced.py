@@ -56,6 +56,7 @@ _TSC: Final = tsc.DEMANDED
 _MISSING: Final = " missing"
 _SCALABLE: Final = tsc.SCALABLE
 _STAYS: Final = "It does not start before that changes"
+_ONCE_READY: Final = "It starts by itself once one is ready"
 
 
 def problem(
@@ -89,9 +90,7 @@ def _passing(found: Problem, refusals: Mapping[str, str]) -> Problem:
     bound = {cause for why in lasting for cause in why.split("; ") if _is_of_volume(cause)}
     others = f", and its {names(sorted(bound))}" if bound else ""
     stays = found.reason.endswith(cordons.STAYS.rstrip("."))
-    reason = f"{found.reason}{others}" + (
-        "" if stays else ". It starts by itself once one is ready"
-    )
+    reason = f"{found.reason}{others}" + ("" if stays else f". {_ONCE_READY}")
     return Problem(reason, typed(found.remedy, found.command), ProblemCause.NO_TARGET)
 
 
@@ -365,6 +364,8 @@ _ENDS: Final[Mapping[str, str]] = {
     ProblemCause.NO_ROOM: "It starts by itself once there is room",
     ProblemCause.NO_NODE_READY: "It starts by itself once that node is ready",
 }
+PASSES: Final = (*_ENDS.values(), _ONCE_READY, _ENDS_WITH_STORAGE, _STAYS)
+"""How a reason ends that passes or stays without the VM being started again."""
 
 
 def _other(

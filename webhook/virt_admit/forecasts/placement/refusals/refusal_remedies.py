@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.running_launchers import COPIES_TOLERATIONS
@@ -133,6 +134,17 @@ def absent_resource(refusals: Mapping[str, str], cluster: Cluster) -> str:
         if not any((nodes[name].allocatable or {}).get(each) for name in refusals)
     )
     return next(none, "")
+
+
+def is_gone_at_home(device: str, target: SchedulingTarget, cluster: Cluster) -> bool:
+    """Return whether the own node of a VM no longer offers a device that the VM has: once it has
+    stopped, it does not start there either.
+
+    A kubelet goes on to report a device whose plugin has ended, as 0.
+    """
+    here = candidates.scheduler(cluster).state.nodes.get(target.placement.without)
+    offered = (here.allocatable or {}).get(device) if here is not None else None
+    return offered is not None and offered < target.pod.requests.get(device, 0)
 
 
 def offer(device: str, nodes: Collection[str], cluster: Cluster) -> str:

@@ -200,7 +200,7 @@ def _automatic_limits(cluster: Cluster) -> tuple[str, str] | None:
     release = versions.kubevirt_version(cluster) if found is not None else None
     if found is None or release is None or not _SINCE <= release < _ALWAYS:
         return None
-    if any(gate.name == _GATE and gate.enabled for gate in feature_gates.kubevirt_gates(found)):
+    if sets_limits(cluster):
         return None
     hco = configuration.known_or_none(configuration.hyperconverged, cluster)
     if hco is not None:  # it writes the gates of KubeVirt
@@ -208,6 +208,16 @@ def _automatic_limits(cluster: Cluster) -> tuple[str, str] | None:
         return words, kubectl("edit", HCO, hco.name, hco.namespace)
     words = f"enable feature gate {_GATE} of KubeVirt {found.full_name}"
     return words, kubectl("edit", KUBEVIRT, found.name, found.namespace)
+
+
+def sets_limits(cluster: Cluster) -> bool:
+    """Return whether KubeVirt certainly sets the limits that a quota demands of its pods."""
+    found = configuration.known_or_none(configuration.kubevirt, cluster)
+    release = versions.kubevirt_version(cluster) if found is not None else None
+    if found is None or release is None or release < _SINCE:
+        return False
+    gates = feature_gates.kubevirt_gates(found)
+    return release >= _ALWAYS or any(gate.name == _GATE and gate.enabled for gate in gates)
 
 
 _GATE: Final = "AutoResourceLimitsGate"

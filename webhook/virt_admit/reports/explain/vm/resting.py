@@ -9,7 +9,12 @@ from typing import Final
 
 from virt_admit.forecasts.drain import harvester_maintenance, vm_events, vmi_evictions
 from virt_admit.forecasts.drain.control import failed_plans, held_copies, stuck_deletions, vm_writes
-from virt_admit.forecasts.drain.starts import crashed_launchers, start_obstacles, waiting_disks
+from virt_admit.forecasts.drain.starts import (
+    crashed_launchers,
+    next_starts,
+    start_obstacles,
+    waiting_disks,
+)
 from virt_admit.forecasts.drain.starts.storage import awaited_claims
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.vm_events import EventForecast
@@ -100,9 +105,12 @@ def _absent(found: FoundVm, cluster: Cluster) -> tuple[str, str]:
     refused = vm_writes.refused_start(vm, cluster)
     if refused is not None:
         return f"{vm_events.NOT_RUNNING}, and {refused.reason.partition(', ')[0]}", refused.remedy
+    begin = _as_wanted(vm, cluster) or vm_events.NOT_RUNNING
+    if (some := next_starts.doubt(vm, cluster)) is not None:
+        return f"{begin}. It may not start: {some.reason}", some.remedy
     doubt = crashed_launchers.doubt(vm, cluster)
     may = f". It may not start: {doubt}" if doubt else ""
-    return f"{_as_wanted(vm, cluster) or vm_events.NOT_RUNNING}{may}", ""
+    return f"{begin}{may}", ""
 
 
 _OFF: Final = {
