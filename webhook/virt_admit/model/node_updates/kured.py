@@ -176,6 +176,8 @@ def words(cluster: Cluster) -> Iterator[str]:
         else "Other nodes that need a reboot wait"
     )
     for lock in locks(cluster):
+        if not left and marks_nodes(lock.daemon) and not unlisted(cluster, NODE):
+            continue  # it would have marked the others
         gone = not unlisted(cluster, NODE) and find(cluster, NODE, "", lock.node) is None
         if gone and not lock.expires:
             continue  # ``hold`` says it
