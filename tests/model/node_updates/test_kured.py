@@ -177,3 +177,16 @@ def test_a_node_that_has_not_rebooted_yet_is_not_back() -> None:
     assert "once a is back and uncordoned" in delayed(
         "--lock-release-delay=45m", at="2026-01-01T08:00:00Z"
     )
+
+
+@pytest.mark.parametrize(("marks", "left"), [(True, {"b"}), (False, set())])
+def test_nodes_that_are_not_marked_are_left_alone(marks: bool, left: set[str]) -> None:
+    args = ["--annotate-nodes=true"] if marks else []
+    spec = {"template": {"spec": {"containers": [{"args": args}]}}}
+    nodes = node("a", cordoned=True), node("b", rebooted=True), node("c", waits=True)
+    found = cluster(lock("a"), *nodes, spec=spec)
+    begun = updaters.of_nodes(found)
+    assert kured.left_alone(found) == left
+    assert {name: update.phase for name, update in updaters.left_alone(begun, found).items()} == (
+        dict.fromkeys(left, "not part")
+    )
