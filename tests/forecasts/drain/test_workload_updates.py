@@ -78,3 +78,10 @@ def test_an_update_that_a_budget_keeps_off():
 def test_an_update_that_cannot_be_told():
     assert workload_updates.update(vmi("None", False), BOTH, Snapshot()).reach is Reach.UNKNOWN
     assert workload_updates.update(vmi(None, False), BOTH, Snapshot()).reach is Reach.UNKNOWN
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_without_a_method_that_is_the_reason(can):
+    subject = vmi("LiveMigrate", can)
+    found = workload_updates.update(subject, (), complete(subject, HERE, THERE))
+    assert found.reason.startswith("no update method is listed")

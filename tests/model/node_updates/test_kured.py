@@ -43,11 +43,10 @@ def lock(on: str, since: str = "2026-01-01T09:00:00Z", lasts: Any = 0) -> dict[s
     return {"nodeID": on, "metadata": {"unschedulable": False}, "created": since, "TTL": lasts}
 
 
-def cluster(value: Any, *nodes: Any) -> Snapshot:
+def cluster(value: Any, *nodes: Any, **fields: Any) -> Snapshot:
     text = value if isinstance(value, str) else json.dumps(value)
-    daemon = manifest(
-        "apps/v1", "DaemonSet", "kured", "kube-system", metadata={"annotations": {kured.LOCK: text}}
-    )
+    notes = {"annotations": {kured.LOCK: text}}
+    daemon = manifest("apps/v1", "DaemonSet", "kured", "kube-system", metadata=notes, **fields)
     return Snapshot([daemon, *nodes], complete=["*"], time=NOW)
 
 
@@ -82,6 +81,12 @@ def test_a_holder_that_does_not_exist_is_no_node_to_wait_for() -> None:
 def test_nodes_without_marks() -> None:
     (words,) = kured.words(cluster(lock("a"), node("a", cordoned=True), node("b")))
     assert words.startswith("Other nodes that need a reboot wait for the lock")
+
+
+def test_nodes_without_marks_where_kured_marks_them() -> None:
+    spec = {"template": {"spec": {"containers": [{"args": ["--annotate-nodes=true"]}]}}}
+    nodes = node("a", cordoned=True), node("b")
+    assert not list(kured.words(cluster(lock("a"), *nodes, spec=spec)))
 
 
 @pytest.mark.parametrize(
@@ -171,4 +176,17 @@ def test_a_node_that_is_back_without_a_delay(arguments: tuple[str, ...]) -> None
 def test_a_node_that_has_not_rebooted_yet_is_not_back() -> None:
     assert "once a is back and uncordoned" in delayed(
         "--lock-release-delay=45m", at="2026-01-01T08:00:00Z"
+    )
+
+
+@pytest.mark.parametrize(("marks", "left"), [(True, {"b"}), (False, set())])
+def test_nodes_that_are_not_marked_are_left_alone(marks: bool, left: set[str]) -> None:
+    args = ["--annotate-nodes=true"] if marks else []
+    spec = {"template": {"spec": {"containers": [{"args": args}]}}}
+    nodes = node("a", cordoned=True), node("b", rebooted=True), node("c", waits=True)
+    found = cluster(lock("a"), *nodes, spec=spec)
+    begun = updaters.of_nodes(found)
+    assert kured.left_alone(found) == left
+    assert {name: update.phase for name, update in updaters.left_alone(begun, found).items()} == (
+        dict.fromkeys(left, "not part")
     )

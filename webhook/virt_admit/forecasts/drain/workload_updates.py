@@ -264,7 +264,7 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
             vmi,
             Reach.NEVER,
             "no update method is listed, so its next migration or restart updates it"
-            if can
+            if can or not methods
             else f"it cannot migrate: {vmis.blocking_reason(vmi)}",
         )
     said = expand.strategy(vmi, cluster)

@@ -272,9 +272,7 @@ def _requests(vmi: Object, cluster: Cluster) -> Resources:
 
 
 def new_pod(vmi: Object, cluster: Cluster) -> PodSize:
-    """Return the size of a second launcher pod of a VMI: of the running pod,
-    else as KubeVirt computes.
-    """
+    """Return the size of a second launcher pod: as the running one's, else as KubeVirt computes."""
     running = launchers(cluster).on_node(vmi)
     if running is not None and not vmis.is_resized(vmi):
         return pod_size.read(running["spec"])
@@ -317,9 +315,7 @@ class VmiDemand(NamedTuple):
 
 
 def demand(vmi: Object, cluster: Cluster, *, moves: bool) -> VmiDemand:
-    """Return what a VMI needs of its next node,
-    as the target pod of a migration or as a fresh pod.
-    """
+    """Return what a VMI needs of its next node, as a migration's target pod or as a fresh pod."""
     networks = network_reach.of(vmi, launchers(cluster).on_node(vmi), cluster)
     pod = _demanding(pod_to_place(vmi, cluster, moves=moves), networks.enforced)
     if fault := instance_networks.fault(vmi, cluster):

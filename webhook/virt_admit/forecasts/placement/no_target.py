@@ -121,7 +121,6 @@ def reason(
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     if claim and (dying := dying_claims.of_claim(namespace, claim, cluster)) is not None:
         remedy, command = f"{dying.way}{kept}", dying.command
-    command = known.command or command
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
     why += f"{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
@@ -130,7 +129,7 @@ def reason(
         why = f"the next node is missing ({owed.reason}); {why}"
         other = either("else add a node or free that much on one", otherwise)
         remedy, command = _first(owed.remedy, f"if that node would fit; {other}")
-    return Problem(f"{NOWHERE}{why}", remedy, cause, command=command)
+    return Problem(f"{NOWHERE}{why}", remedy, cause, command=known.command or command)
 
 
 def _tainted(

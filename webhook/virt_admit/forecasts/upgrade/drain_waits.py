@@ -55,10 +55,11 @@ def _without_awaited(node: NodePlan, updated: Collection[str]) -> NodePlan:
     return replace(node, pods=replace(pods, blockers=left, passing=(*pods.passing, *passing)))
 
 
-def awaited(plan: Plan) -> Iterator[str]:
+def awaited(plan: Plan, pools: Sequence[Pool]) -> Iterator[str]:
     """Yield which drains wait until other nodes are back."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for node in plan.nodes:
+    later = {name for pool in pools for name in pool.to_do}
+    for node in (each for each in plan.nodes if each.name in later):
         for each in node.pods.passing:
             found.setdefault(each.awaits, []).append(f"{node.name} ({each.subject})")
     for away, held in sorted(found.items()):

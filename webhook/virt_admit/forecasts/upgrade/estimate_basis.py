@@ -63,7 +63,7 @@ def rests_on(
     yield from rollouts.rests_on(driver, cluster)
     yield from _machines(driver, cluster)
     yield from drain_waits.rests_on(driver, start.pools, cluster)
-    yield from drain_waits.awaited(start.plan)
+    yield from drain_waits.awaited(start.plan, start.pools)
     yield from drain_waits.ending(start.plan)
 
 

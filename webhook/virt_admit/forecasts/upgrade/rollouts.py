@@ -182,7 +182,7 @@ def _maintained(cluster: Cluster) -> Iterator[PoolUpdate]:
         if update.phase is not Phase.FAILING and node in waiting
     }
     if found := hand_reboots.phases(cluster) | found:
-        yield PoolUpdate("", "nodes", waiting | found)
+        yield PoolUpdate("", "nodes", waiting | updaters.left_alone(found, cluster) | found)
 
 
 def in_flight(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:

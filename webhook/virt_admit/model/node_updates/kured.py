@@ -165,6 +165,18 @@ def waiting(cluster: Cluster) -> tuple[str, ...]:
     )
 
 
+def left_alone(cluster: Cluster) -> frozenset[str]:
+    """Return the nodes that kured does not reboot while its lock is held, as it marks those that it
+    does."""
+    held = locks(cluster)
+    if not held or not all(marks_nodes(lock.daemon) for lock in held):
+        return frozenset()
+    turn = {lock.node for lock in held}
+    return frozenset(
+        node.name for node in cluster.known(NODE) if node.name not in turn and not waits(node)
+    )
+
+
 def words(cluster: Cluster) -> Iterator[str]:
     """Yield which lock the nodes that are still to be rebooted wait for, and when it ends."""
     if not locks(cluster):
@@ -176,6 +188,8 @@ def words(cluster: Cluster) -> Iterator[str]:
         else "Other nodes that need a reboot wait"
     )
     for lock in locks(cluster):
+        if not left and marks_nodes(lock.daemon) and not unlisted(cluster, NODE):
+            continue  # it would have marked the others
         gone = not unlisted(cluster, NODE) and find(cluster, NODE, "", lock.node) is None
         if gone and not lock.expires:
             continue  # ``hold`` says it

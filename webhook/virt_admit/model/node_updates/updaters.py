@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster, cached
-from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.node_updates import (
     config_pool_updates,
@@ -18,7 +18,7 @@ from virt_admit.model.node_updates import (
     plan_progress,
     sriov_drains,
 )
-from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, PoolUpdate
+from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 
 READS: Final = union(
     config_pool_updates.READS,
@@ -81,6 +81,13 @@ def has_failed(cluster: Cluster) -> bool:
 def maintenances(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     """Return the maintenance of each node that has one, or its reboot by kured."""
     return {**kured.updates(cluster), **maintenance_updates.of_maintenances(cluster)}
+
+
+def left_alone(begun: Mapping[str, NodeUpdate], cluster: Cluster) -> Mapping[str, NodeUpdate]:
+    """Return the nodes that are not updated after those that have begun, where kured says so."""
+    if any(update.kind != DAEMON_SET.kind for update in begun.values()):
+        return {}
+    return dict.fromkeys(kured.left_alone(cluster), NodeUpdate("", "", Phase.NOT_PART))
 
 
 def phases(cluster: Cluster) -> Mapping[tuple[str, str], int]:

@@ -290,7 +290,10 @@ def _whole(result: Plan) -> Iterator[str]:
             f"loss: {names(result.uncovered)}"
         )
     for by, on in result.otherwise.items():
-        yield f"Without a health check, VMs of {names(on, 60)} restart after a loss by {by}"
+        yield (
+            f"Without a health check, VMs of {names(on, 60)} that their run strategy starts again "
+            f"restart after a loss by {by}"
+        )
     yield f"Can the cluster be upgraded today? {verdict(result)}"
 
 

@@ -183,7 +183,7 @@ def so_far(progress: UpgradeProgress) -> str:
     """Return how many nodes are done."""
     if not progress.done and all(node.maintenance for node in progress.in_flight):
         return "The update of no node is known to have begun."
-    verb = "is" if len(progress.done) == 1 else "are"
+    verb = "is" if 1 in (len(progress.done), progress.total) else "are"
     if progress.in_flight and not any(node.begun for node in progress.in_flight):
         have = "has" if len(progress.done) == 1 else "have"
         number = f"{len(progress.done)} of {count(progress.total, 'node')}"

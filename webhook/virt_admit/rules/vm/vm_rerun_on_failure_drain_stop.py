@@ -12,13 +12,23 @@ avoids the shutdown.
 from virt_admit.model.kubernetes.kinds import POOL, VM
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, Unseen, rule
+from virt_admit.rule import (
+    Action,
+    Context,
+    DrainAdvice,
+    Finding,
+    Findings,
+    Object,
+    Unseen,
+    rule,
+    union,
+)
 
 
 @rule(
     kinds=(VM, POOL),
     only_with=("runStrategy",),
-    reads=migratability.READS,
+    reads=union(migratability.READS, {VM: ("status.printableStatus",)}),
     action=Action.WARN,
     drain_advice=DrainAdvice.STAYS_OFF,
     sources=(
@@ -42,9 +52,10 @@ def check(vm: Object, context: Context) -> Findings:
     instead = (
         ", or evictionStrategy: LiveMigrate" if assessment.migratable is Migratable.YES else ""
     )
+    off = vm.at("status", "printableStatus").text == "Stopped"
     yield Finding(
         run.path,
         f"with {strategy.phrase} a drain shuts the guest down{why}, and RerunOnFailure then keeps "
-        f"it off. Use Always{instead}.",
+        f"it off. Use Always{' (which starts the VM now)' if off else ''}{instead}.",
         value=(run.value, strategy.value),
     )
