@@ -74,3 +74,6 @@ def test_a_paused_cluster_holds_only_the_upgrade_of_its_own_nodes(more, complete
     assert "Cluster tenant/team is paused" in text.text(result)
     assert ("machines.cluster.x-k8s.io" in result.unseen) is (possible is None)
     assert text.text(result).startswith("Yes") is (possible is True)
+    if possible:
+        assert text.verdict(result).startswith("Yes for this cluster, no for Cluster tenant/team: ")
+        assert "not for Cluster tenant/team" in html.page(result).verdict.text

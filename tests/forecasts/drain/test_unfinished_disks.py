@@ -309,6 +309,55 @@ def test_no_node_takes_the_pod_that_fills_a_disk():
     )
 
 
+def local(claim_name, *nodes):
+    """Return a bound claim, and its volume, which only these nodes reach."""
+    own = claim(phase="Bound", name=claim_name, uid=claim_name)
+    own["spec"]["volumeName"] = f"pv-{claim_name}"
+    demand = {"key": "openebs.io/nodeid", "operator": "In", "values": list(nodes)}
+    terms = [{"matchExpressions": [demand]}]
+    spec = {"storageClassName": "rbd", "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+    volume = obj("PersistentVolume", "v1", f"pv-{claim_name}", spec=spec)
+    del volume["metadata"]["namespace"]
+    return [own, volume]
+
+
+@pytest.mark.parametrize(
+    ("disk_on", "scratch_on", "mode", "apart"),
+    [
+        (("a",), ("b",), CLASS, True),
+        (("a",), ("b",), WFFC, True),
+        (("a", "b"), ("b",), CLASS, False),  # another cause keeps the pod from node b
+        (("a",), ("gone",), CLASS, False),  # the node of a volume is missing, not apart
+    ],
+)
+def test_the_volumes_of_the_pod_that_fills_a_disk_lie_apart(disk_on, scratch_on, mode, apart):
+    waits = importer("")
+    scratch = {"name": "scratch", "persistentVolumeClaim": {"claimName": "prime-u1-scratch"}}
+    waits["spec"]["volumes"].append(scratch)
+    said = "0/2 nodes are available: 2 node(s) had volume node affinity conflict."
+    placed = {"type": "PodScheduled", "status": "False", "message": said}
+    waits["status"] = {"conditions": [placed]}
+    nodes = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"openebs.io/nodeid": name}},
+        }
+        for name in "ab"
+    ]
+    claims = [*local("prime-u1", *disk_on), *local("prime-u1-scratch", *scratch_on)]
+    stuck = found(disk("ImportScheduled"), claim(), waits, *nodes, *claims, mode)
+    assert ("its volumes lie apart" in stuck.reason) is apart
+    if not apart:
+        assert "volume node affinity conflict" in stuck.reason
+        return
+    assert "claim prime-u1 is on node a alone (pv-prime-u1)" in stuck.reason
+    assert ("StorageClass rbd places a volume" in stuck.reason) is (mode is CLASS)
+    first = "make StorageClass rbd again with volumeBindingMode WaitForFirstConsumer"
+    assert stuck.remedy.startswith(first if mode is CLASS else "delete DataVolume root")
+    assert "kubectl delete datavolume root -n shop" in stuck.remedy
+
+
 NO_CLASS = "PVC spec is missing accessMode and no storageClass to choose profile"
 
 

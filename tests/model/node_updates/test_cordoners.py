@@ -10,6 +10,7 @@ import pytest
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.node_updates import cordoners, kured
+from virt_admit.model.node_updates.operators import left_maintenances
 
 CORDONED = {"unschedulable": True}
 
@@ -51,6 +52,9 @@ MAINTENANCE = {
     "spec": {"nodeName": "a"},
     "status": {"phase": "Succeeded"},
 }
+DRAINED = {"key": "medik8s.io/drain", "effect": "NoSchedule"}
+EXCLUDED = "remediation.medik8s.io/exclude-from-remediation"
+LEFT = node(spec={**CORDONED, "taints": [DRAINED]}, labels={EXCLUDED: "true"})
 MACHINE = {
     "apiVersion": "cluster.x-k8s.io/v1beta1",
     "kind": "Machine",
@@ -65,6 +69,16 @@ SRIOV = "the SR-IOV network operator or by hand"
 CASES = {
     "Plan": ([node(), PLAN_POD, PLAN], "Plan os of the system upgrade controller", None),
     "maintenance": ([node(), MAINTENANCE], "NodeMaintenance disks", False),
+    "maintenance that is gone": (
+        [LEFT],
+        "the Node Maintenance Operator, for a NodeMaintenance that does not exist any more",
+        False,
+    ),
+    "taint of a maintenance that is gone": (
+        [tainted("medik8s.io/drain")],
+        "the Node Maintenance Operator, for a NodeMaintenance that does not exist any more",
+        False,
+    ),
     "deletion": ([node(), MACHINE], "the deletion of Machine capi/m", None),
     "Talos": (
         [node(annotations={"talos.dev/cordoned": "true"})],
@@ -149,6 +163,7 @@ MARKED_AT = 1780300800
 KEEP = "Do not uncordon it by hand meanwhile."
 NOTHING = {
     "by hand": [node()],
+    "label alone": [node(labels={EXCLUDED: "true"})],
     "not cordoned": [
         node(spec={}, annotations={"talos.dev/cordoned": "true"}),
         PLAN_POD,
@@ -227,3 +242,45 @@ def test_a_maintenance_is_named_with_the_reason_of_its_administrator():
     assert found.words.startswith(
         "This node is cordoned by NodeMaintenance disks (its reason: CHG1: new memory)."
     )
+
+
+@pytest.mark.parametrize(
+    ("taken", "said"),
+    [
+        (
+            "2026-06-01T12:00:01.6Z",
+            "took Lease medik8s-leases/node-a again at 2026-06-01T12:00:01Z.",
+        ),
+        ("2026-06-01T10:00:00Z", "took Lease medik8s-leases/node-a at 2026-06-01T10:00:00Z."),
+    ],
+)
+def test_what_a_maintenance_has_left_is_taken_back_as_a_whole(taken, said):
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "a.1", "namespace": "default"},
+        "involvedObject": {"kind": "Node", "name": "a"},
+        "reason": "UncordonNode",
+        "lastTimestamp": "2026-06-01T12:00:00Z",
+    }
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "node-a", "namespace": "medik8s-leases"},
+        "spec": {"holderIdentity": "node-maintenance", "acquireTime": taken},
+    }
+    known = Snapshot(map(Object, [LEFT, event, lease]), complete=["*"])
+    found = cordoners.of_node(Object(LEFT), known)
+    assert found is not None
+    found = left_maintenances.with_lease(found, Object(LEFT), known)
+    assert "uncordoned the node at 2026-06-01T12:00:00Z (event UncordonNode)" in found.waits
+    assert said in found.waits
+    steps = ("uncordon a", "taint nodes a medik8s.io/drain-", f"label node a {EXCLUDED}-")
+    assert all(f"kubectl {each}" in found.remedy for each in steps)
+
+
+def test_a_maintenance_that_exists_or_may_exist_is_not_left():
+    goes = {**MAINTENANCE["metadata"], "deletionTimestamp": "2026-06-01T12:00:00Z"}
+    assert cordon([LEFT, {**MAINTENANCE, "metadata": goes}]) is None
+    unread = Snapshot([Object(LEFT)])
+    assert cordoners.of_node(Object(LEFT), unread) is None

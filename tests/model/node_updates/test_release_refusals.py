@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import manifest
 from tests.healthy.parts import Object as Raw
-from tests.healthy.parts import obj
+from tests.healthy.parts import ago, obj
 from tests.incidents_platform.cluster_updates import KEY, condition, operator, version
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -204,3 +204,43 @@ def test_pools_that_are_updated_refuse_nothing_of_their_own(updating, says):
 
     assert ("it ends once each node of MachineConfigPool desktops has" in found.remedy) is says
     assert found.remedy.startswith("Resolve what") is not says
+
+
+CCM = "cloud-controller-manager"
+
+
+@pytest.mark.parametrize(
+    ("present", "statuses", "offered", "says", "remedy"),
+    [
+        ("4.12.0-0.okd-2023", {"Upgradeable": ""}, (), "fixed in 4.12.18", "--force"),
+        (
+            "4.12.9",
+            {"Upgradeable": ""},
+            ("4.12.30", "4.13.2"),
+            "names no cause",
+            "to 4.12.30 first",
+        ),
+        ("4.16.1", {"Upgradeable": ""}, (), "may have left the condition", "--force"),
+        ("4.12.9", {"Upgradeable": "wait"}, (), "wait", "Resolve what ClusterOperator"),
+        ("4.12.9", {"Upgradeable": "", "Degraded": "x"}, (), "", "Resolve what ClusterOperator"),
+    ],
+)
+def test_a_refusal_without_a_cause(present, statuses, offered, says, remedy):
+    own = version(present, "4.13.2", condition("Upgradeable", False, "AsExpected", "x"))
+    own["status"]["availableUpdates"] = [{"version": each} for each in offered]
+    refusing = operator(CCM, present, **statuses)
+    for each in refusing["status"]["conditions"]:
+        each["reason"] = "AsExpected"
+    known = Snapshot(map(Object, (own, refusing)), ["*"], time=ago())
+    found = of_operator(Object(refusing), known)
+    assert says in found.reason
+    assert remedy in found.remedy
+    assert ("names no cause" in found.reason) is remedy.startswith(("--force", "to "))
+
+
+def test_a_forced_update_is_not_named_beside_another_refusal():
+    own = version("4.12.9", "4.13.2", condition("Upgradeable", False, "AsExpected", "x"))
+    refusing, other = operator(CCM, "4.12.9", Upgradeable=""), operator("dns", "4", Degraded="x")
+    refusing["status"]["conditions"][-1]["reason"] = "AsExpected"
+    known = Snapshot(map(Object, (own, refusing, other)), ["*"], time=ago())
+    assert "See first what dns reports" in of_operator(Object(refusing), known).remedy

@@ -53,6 +53,7 @@ from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import cluster_updates, updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
+from virt_admit.model.node_updates.operators import left_maintenances
 from virt_admit.model.remediation import etcd_guard
 from virt_admit.model.scheduler.packing import Packing
 
@@ -60,6 +61,7 @@ READS: Final = union(
     vm_outcomes.READS,
     pod_evictions.READS,
     node_notes.READS,
+    left_maintenances.LEASE_READS,
     coverage.READS,
     outside_checks.READS,
     overruling.READS,

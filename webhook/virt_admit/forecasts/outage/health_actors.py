@@ -36,6 +36,7 @@ from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.lookups import find
+from virt_admit.model.problems import Problem
 from virt_admit.model.remediation import machine_owners, selected_nodes
 
 _HARVESTER_LATE: Final = 60
@@ -64,6 +65,8 @@ class Actor:
     """What goes on already, of a lost node: the parts count from now. Empty: no action yet."""
     waits: str = ""
     """What it waits for before it acts, or does not act. Empty: nothing else."""
+    twice: Problem | None = None
+    """Why it frees pods that may go on running, so that they run twice; None: nothing shows it."""
 
     @property
     def at(self) -> Seconds | None:
@@ -192,7 +195,10 @@ def _actor(view: WatchingCheck, node: str, loss: Loss) -> Actor:
     elif machine is None and lost is not None:  # its remediator leaves the Machine
         allowed = time.low if time.high is None else time.high
         late += exclusions.overdue(check.obj, lost, allowed, loss.cluster)
+    twice = freed_pods.twice(course, node, loss)
+    late += [twice] if isinstance(twice, str) else []
     unseen = (*unseen, *freed.unseen, *late)
+    made = replace(made, twice=twice if isinstance(twice, Problem) else None)
     return replace(made, parts=parts, detach=freed.detach, unseen=unseen)
 
 

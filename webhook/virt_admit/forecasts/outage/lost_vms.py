@@ -79,6 +79,8 @@ class LostVm:
     """What other than checks and nodes keeps it off: ``DISK`` or a cause of ``lost_webhooks``."""
     returning: ReturningVm | None = None
     unseen: tuple[str, ...] = ()
+    twice: str = ""
+    """Why it may go on running on its node while it runs again. Empty: nothing shows it."""
 
     @property
     def from_now(self) -> bool:
@@ -344,6 +346,8 @@ def _row(
     return row(
         LossOutcome.RESTARTS,
         f"{found.reason}; {first.begun or f'{first.check} acts'}",
+        first.twice.remedy if first.twice is not None else "",
+        twice=first.twice.reason if first.twice is not None else "",
         to=room.placed.get(pod.full_name) if room.fits else None,
         parts=_from_pod_gone(first.parts, first.detach, case.returning, node, loss, hooks.later),
         by_hand=by_hand,

@@ -23,6 +23,7 @@ from virt_admit.forecasts.outage.storage.lost_storage import Stranded
 from virt_admit.forecasts.outage.time_parts import Seconds
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import coverage
+from virt_admit.forecasts.remediation.unwatched import lonely_agents
 from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, entry, gather
@@ -39,6 +40,7 @@ READS: Final[Reads] = union(
     pod_evictions.READS,
     lost_storage.READS,
     next_vmis.READS,
+    lonely_agents.READS,
     owner_turns.READS,
     vmis.OWNER_READS,
     {kinds.NODE: ("metadata.annotations",), kinds.PV: ("spec.csi",), kinds.PDB: NAME},
@@ -294,6 +296,10 @@ def _no(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
         yield f"{lost.stopped}, no VM restarts and no health check acts"
     if room.fits is False:
         yield "; ".join((room.because, *_fenced(lost)))
+    twice = [vm for vm in rows if vm.twice]
+    if twice:
+        both = f"{count(len(twice), 'VM')} {'runs' if len(twice) == 1 else 'run'} twice"
+        yield f"{both}, with the same disks, if the node is not off but cut off: {twice[0].twice}"
     for outcome in NOT_BACK:
         some = [vm for vm in rows if vm.outcome is outcome]
         said = (

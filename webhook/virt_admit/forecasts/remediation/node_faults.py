@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.messages import capital, names, sentence
 from virt_admit.model.node_updates import cordoners, kured
-from virt_admit.model.node_updates.operators import cordons
+from virt_admit.model.node_updates.operators import cordons, left_maintenances
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler import controller_taints
 
@@ -91,6 +91,7 @@ def _cordoned(node: Object, cluster: Cluster, *, by_hand: bool) -> Iterator[str]
     """
     cordon = cordoners.of_node(node, cluster) if fence_taints.left(node, cluster) is None else None
     if cordon is not None and not cordon.quiet:
+        cordon = left_maintenances.with_lease(cordon, node, cluster)
         yield (cordon._replace(by_hand=True) if by_hand else cordon).words
 
 

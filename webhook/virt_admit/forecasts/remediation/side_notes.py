@@ -13,6 +13,7 @@ from virt_admit.forecasts.remediation import (
     unhealthy_objects,
 )
 from virt_admit.forecasts.remediation.ends import left_remediations
+from virt_admit.forecasts.remediation.unwatched import lonely_agents
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, kinds
@@ -38,6 +39,7 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
     """
     if check.kind is kinds.NHC:
         yield from left_over(check, cluster)
+    yield from _lonely(check, selection, cluster)
     yield from _loop(check, cluster)
     yield from _stuck(selection, cluster)
     yield from _without_node(check, selection, cluster)
@@ -155,6 +157,21 @@ def _by_hand(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iter
                 f"by hand, so that {refusal.owner} creates another one",
                 about("delete", machine, kinds.CAPI_MACHINE),
             )
+
+
+def _lonely(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:
+    """Yield which nodes Self Node Remediation does not reboot where they are only cut off."""
+    found = lonely_agents.known(cluster)
+    steps = remediation_steps.steps(check)
+    if found is None or found.reboots or all(step.kind is not kinds.SNR_TEMPLATE for step in steps):
+        return
+    own = {*remediation_steps.nodes_of(check, selection, cluster)}.intersection(found.nodes)
+    if own:
+        which = names(sorted(own))
+        yield (
+            f"the VMs of {which} run twice where it is not off but cut off: {found.risk}. "
+            f"{capital(found.remedy)}"
+        )
 
 
 def left_over(check: HealthCheck, cluster: Cluster) -> Iterator[str]:

@@ -23,6 +23,8 @@ LOST: Final = "LostWithItsNode"
 NO_CHANGE_OF_VM: Final = frozenset((LOST, lost_vms.DISK))
 """The causes that no change of the VM ends."""
 QUORUM: Final = "QuorumLost"
+TWICE: Final = "MayRunTwice"
+"""The cause of a node that is not rebooted where it is cut off, although its pods are freed."""
 
 
 def survival(cluster: Cluster) -> tuple[Outages, dict[str, bool | None], tuple[RootProblem, ...]]:
@@ -48,6 +50,8 @@ def _of_outage(outage: Outage) -> Iterator[RootProblem]:
         yield _of_node(
             str(ProblemCause.NO_ROOM), node, outage.room.because, "add a node, or free room"
         )
+    if twice := [row for row in outage.vms if row.twice]:
+        yield _of_node(TWICE, node, twice[0].twice, twice[0].remedy)
     never = outage.having(LossOutcome.NEVER)
     if never:
         remedy = never[0].remedy or "let a health check watch the node"

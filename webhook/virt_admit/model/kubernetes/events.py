@@ -16,6 +16,7 @@ EVENT: Final = Kind("", ("v1",), "events", "Event")
 NOT_WARNINGS: Final = (
     *("involvedObject.kind=MachineSet,reason=SuccessfulCreate", "reason=MachineMarkedUnhealthy"),
     *("reason=RemediationSkipped", "reason=NodeSchedulable", "reason=NodeNotReady"),
+    "reason=UncordonNode",
     *("involvedObject.kind=Plan", "involvedObject.kind=Pod,reason=SuccessfulAttachVolume"),
     *(
         "reason=FailedToEvictVM",

@@ -97,6 +97,7 @@ _OLM: Final = _Api("operators.coreos.com", ("v1alpha1",))
 _OPENSHIFT_CONFIG: Final = _Api("config.openshift.io", ("v1",))
 _ROOK: Final = _Api("ceph.rook.io", ("v1",))
 _SNAPSHOTS: Final = _Api("snapshot.kubevirt.io", ("v1beta1", "v1alpha1"))
+_CONTROL_PLANE: Final = _Api("controlplane.cluster.x-k8s.io", ("v1beta2", "v1beta1"))
 _SNR: Final = _Api("self-node-remediation.medik8s.io", ("v1alpha1",))
 _SRIOV: Final = _Api("sriovnetwork.openshift.io", ("v1",))
 _STORAGE: Final = _Api("storage.k8s.io", ("v1",))
@@ -334,13 +335,9 @@ CONTROL_PLANE_SET: Final = Kind(
     "machine.openshift.io", ("v1",), "controlplanemachinesets", "ControlPlaneMachineSet"
 )
 CAPI_MACHINE_SET: Final = Kind(*_CAPI("MachineSet"))
-KUBEADM: Final = Kind(
-    "controlplane.cluster.x-k8s.io",
-    ("v1beta2", "v1beta1"),
-    "kubeadmcontrolplanes",
-    "KubeadmControlPlane",
-)
-RKE2_CONTROL_PLANE: Final = KUBEADM._replace(plural="rke2controlplanes", kind="RKE2ControlPlane")
+KUBEADM: Final = Kind(*_CONTROL_PLANE("KubeadmControlPlane"))
+RKE2_CONTROL_PLANE: Final = Kind(*_CONTROL_PLANE("RKE2ControlPlane"))
+K0SMOTRON_CONTROL_PLANE: Final = Kind(*_CONTROL_PLANE("K0smotronControlPlane"))
 TALOS_CONTROL_PLANE: Final = KUBEADM._replace(
     versions=("v1alpha3",), plural="taloscontrolplanes", kind="TalosControlPlane"
 )

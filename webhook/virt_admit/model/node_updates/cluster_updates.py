@@ -28,6 +28,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
+    empty_refusals,
     incompatible_operators,
     update_acknowledgements,
     updaters,
@@ -162,7 +163,7 @@ def _not_accepted(version: Object, target: str, cluster: Cluster) -> ClusterUpda
     offered = refused.within if refused is not None and refused.accepted else ""
     free = f"; Upgradeable=False does not hold {offered}" if offered else ""
     lasts = clock.lasting(accepted["lastTransitionTime"].text, cluster)
-    cause = _cut(_LOADED.sub("", words))
+    cause = _cut(f"{_LOADED.sub('', words).rstrip(': ')}{_unexplained(words, cluster)}")
     why = f"the update to {target} is not accepted ({step}{free}){lasts}: {cause}"
     if (step != _CHECKS or _UPGRADEABLE not in words) and not _lasts(accepted, cluster):
         return ClusterUpdate(doubt=f"whether the release is accepted: {why}")
@@ -251,6 +252,13 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
         f"Resolve what ClusterOperator {which} asks for",
         about("describe", refusing[0], CLUSTER_OPERATOR),
     )
+
+
+def _unexplained(words: str, cluster: Cluster) -> str:
+    """Return that the only operator which refuses a release names no cause; empty: it does."""
+    refusing = _operators(cluster, "Upgradeable", "False") if _UPGRADEABLE in words else []
+    found = empty_refusals.of(refusing[0], cluster) if len(refusing) == 1 else None
+    return f". Of ClusterOperator {refusing[0].name}: {found.why}" if found is not None else ""
 
 
 def _unverified(version: Object) -> str:

@@ -32,7 +32,11 @@ from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import capital, cut
 from virt_admit.model.node_updates import kured, maintenance_updates, plan_progress, updaters
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.node_updates.operators import device_operators, node_removals
+from virt_admit.model.node_updates.operators import (
+    device_operators,
+    left_maintenances,
+    node_removals,
+)
 from virt_admit.model.node_updates.operators.cordons import Cordon
 from virt_admit.model.remediation import fence_taints, maintenance
 from virt_admit.model.scheduler import controller_taints
@@ -44,6 +48,7 @@ READS: Final[Reads] = union(
     fence_taints.READS,
     device_operators.READS,
     node_removals.READS,
+    left_maintenances.READS,
     {NODE: (f"metadata.annotations.{_TALOS}",), VMI: ("status.evacuationNodeName",)},
     dict.fromkeys(maintenance.KINDS, ("spec.reason",)),
 )
@@ -313,6 +318,7 @@ _OF_CORDONED: Final[Sequence[_Find]] = (
     _machine,
     _deleted,
     _update,
+    left_maintenances.of_node,
     device_operators.sriov,
     _kured,
     _plan,
@@ -322,4 +328,4 @@ _OF_CORDONED: Final[Sequence[_Find]] = (
 """The first that fits. The operator of SR-IOV pauses a pool of nodes,
 so that pool does not update them.
 """
-_OF_TAINTED: Final[Sequence[_Find]] = (_removed,)
+_OF_TAINTED: Final[Sequence[_Find]] = (_removed, left_maintenances.of_node)

@@ -141,7 +141,9 @@ def _tolerated(one: Outage) -> str:
         ):
             runs = f"no VM is recorded there, but {busy_volumes.MAY_RUN}"
         return runs if one.survives else f"{_ANSWERS[one.survives]}; {runs}"
-    return f"{_ANSWERS[one.survives]}; {count(len(one.vms), 'VM')}"
+    twice = all(vm.outcome is LossOutcome.RESTARTS for vm in one.vms) and one.vms[0].twice
+    answer = "every VM runs again, perhaps twice" if twice else _ANSWERS[one.survives]
+    return f"{answer}; {count(len(one.vms), 'VM')}"
 
 
 _ANSWERS: Final = {

@@ -25,6 +25,7 @@ from virt_admit.reports.upgrade.text import (
     NODES_UNKNOWN,
     by_cause,
     held,
+    hosted,
     leaves_out,
     so_far,
     stops,
@@ -95,7 +96,9 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     before = "".join(f" {ended(each)}" for each in first)
     if result.refused is not None:
         within += f", for {result.refused.within}, not for {result.refused.targets}"
-    level, word = SEVERE if result.stopped else GOOD, yes(result.stopped)
+    stands = hosted(result)
+    within += f", for this cluster, not for {stands}" if stands else ""
+    level, word = SEVERE if result.stopped or stands else GOOD, yes(result.stopped)
     sentence = f"The upgrade completes within {within}.{until}{before}{cost(result.stopped)}"
     return PageVerdict(level, word, sentence)
 

@@ -116,10 +116,19 @@ NODES_UNKNOWN: Final = "It cannot be determined whether the update of the nodes 
 def _yes(result: Rehearsal) -> str:
     if result.possible is False:
         return "The nodes do not hold it up. Their update alone would complete"
-    word = yes(result.stopped)
+    stands = hosted(result)
+    word = f"{yes(result.stopped)}{f' for this cluster, no for {stands}' if stands else ''}"
     if result.refused is None:
         return f"{word} for the pools that are not paused" if result.paused else word
     return f"{word} for {result.refused.within}, no for {result.refused.targets}"
+
+
+def hosted(result: Rehearsal) -> str:
+    """Return what stands of clusters that this one hosts, whose updates the answer does not hold
+    for; empty: nothing does.
+    """
+    stands = (each for each in result.operators if each.is_hosted)
+    return names(dict.fromkeys(f"{each.kind} {each.namespace}/{each.name}" for each in stands), 80)
 
 
 def _release(result: Rehearsal) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Final
 from virt_admit.forecasts.drain.control import component_states, kubevirt_updates, px_updates
 from virt_admit.forecasts.placement.components import stalled_machines
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import capital
@@ -19,6 +19,7 @@ from virt_admit.model.node_updates import operator_updates
 from virt_admit.model.node_updates.operators import (
     etcd_leftovers,
     paused_clusters,
+    preflight_checks,
     standing_control_planes,
 )
 
@@ -28,6 +29,7 @@ READS: Final[Reads] = union(
     kubevirt_updates.READS,
     operator_updates.READS,
     paused_clusters.READS,
+    preflight_checks.READS,
     px_updates.READS,
     stalled_machines.READS,
     standing_control_planes.READS,
@@ -48,6 +50,11 @@ class StuckOperator:
     cluster that this one hosts, or an operator on which no VM and no node depends. Null: it may be.
     """
 
+    @property
+    def is_hosted(self) -> bool:
+        """Whether it is of a cluster that this one hosts."""
+        return self.holds is False and self.kind != SUBSCRIPTION.kind
+
 
 def briefly(cluster: Cluster) -> Iterator[str]:
     """Yield which operators are held, without the cause."""
@@ -67,6 +74,7 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
     found += [(each.obj, each.reason, each.remedy) for each in component_states.held(cluster)]
     clusters = [(each.obj, each.reason, each.remedy) for each in paused_clusters.held(cluster)]
     clusters += [(each.owner, each.reason, each.remedy) for each in etcd_leftovers.held(cluster)]
+    clusters += [(each.owner, each.reason, each.remedy) for each in preflight_checks.held(cluster)]
     storage = [
         StuckOperator(each.kind, each.namespace, each.name, each.reason, each.remedy)
         for each in px_updates.paused(cluster)

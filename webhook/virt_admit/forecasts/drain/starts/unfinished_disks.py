@@ -19,6 +19,7 @@ from virt_admit.forecasts.drain.starts.storage import (
     absent_workers,
     copy_steps,
     fill_remedies,
+    parted_fillings,
     partial_images,
     provisioners,
     scratch_claims,
@@ -56,6 +57,7 @@ READS: Final[Reads] = union(
     waiting_disks.READS,
     absent_workers.READS,
     copy_steps.READS,
+    parted_fillings.READS,
     partial_images.READS,
     provisioners.READS,
     scratch_claims.READS,
@@ -217,6 +219,8 @@ def _of_pods(
     vm: Object, disk: Object, work: FillingPods, begin: str, cluster: Cluster
 ) -> Problem | None:
     """Return why a pod that fills a disk fails; None: none does, as far as is known."""
+    if parted := parted_fillings.problem(disk, work.pods, begin, cluster):
+        return parted
     for of_pods in (filling_pods.killed, filling_pods.unplaced):
         if problem := of_pods(work.pods, begin, cluster):
             return problem

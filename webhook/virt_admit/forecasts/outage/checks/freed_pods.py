@@ -11,12 +11,14 @@ from virt_admit.forecasts.outage.machine_replacement import FreedPods
 from virt_admit.forecasts.outage.time_parts import POD_GONE, Detach, Seconds, seconds
 from virt_admit.forecasts.remediation.first_remediator import FirstRemediator
 from virt_admit.forecasts.remediation.remediation_steps import Step
+from virt_admit.forecasts.remediation.unwatched import lonely_agents
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.problems import Problem
 from virt_admit.model.remediation import remediators
 
 _SINCE_OUT_OF_SERVICE: Final = versions.Version(1, 28)
@@ -51,6 +53,20 @@ def freed(
         tries = seconds(stage.takes) if stage is view.stages[-1] else Seconds(0, None)
         return FreedPods(tries, POD_GONE, _strategy(step, loss.cluster, automatic=False))
     return FreedPods(seconds(stage.takes), POD_GONE, Detach.UNKNOWN)
+
+
+def twice(course: FirstRemediator, node: str, loss: Loss) -> Problem | str | None:
+    """Return why the pods of a node may run twice: its remediator counts on a reboot that does not
+    happen where the node is only cut off. As text that this is not known; None: nothing shows it.
+    """
+    if course.step is None or course.step.kind is not kinds.SNR_TEMPLATE:
+        return None
+    found = lonely_agents.known(loss.cluster)
+    if found is None or node not in found.nodes or found.reboots:
+        return None
+    if found.reboots is None:
+        return f"whether {node} reboots where it is cut off: {found.risk}"
+    return Problem(found.risk, found.remedy)
 
 
 def _strategy(step: Step | None, cluster: Cluster, *, automatic: bool) -> Detach:

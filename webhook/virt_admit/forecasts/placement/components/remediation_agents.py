@@ -49,7 +49,7 @@ def missing(name: str, cluster: Cluster) -> AbsentPod | None:
 
     Only a cluster with the DaemonSet of the agents and pods of it on other nodes is judged.
     """
-    daemon, node = cluster.cached(_daemon), find(cluster, NODE, "", name)
+    daemon, node = cluster.cached(daemon_set), find(cluster, NODE, "", name)
     agents = cluster.cached(_agents)
     if daemon is None or node is None or not agents or unlisted(cluster, POD):
         return None
@@ -108,7 +108,7 @@ def _config(daemon: Object, cluster: Cluster) -> Object | None:
     return next((each for each in own if not name or each.name == name), None)
 
 
-def _daemon(cluster: Cluster) -> Object | None:
+def daemon_set(cluster: Cluster) -> Object | None:
     """Return the DaemonSet of the agents; None: none is known."""
     known = sorted(cluster.known(DAEMON_SET), key=lambda each: each.full_name)
     return next(

@@ -19,7 +19,11 @@ from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION,
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import cut_middle, names
-from virt_admit.model.node_updates import incompatible_operators, update_acknowledgements
+from virt_admit.model.node_updates import (
+    empty_refusals,
+    incompatible_operators,
+    update_acknowledgements,
+)
 from virt_admit.model.node_updates.operators import (
     paused_pools,
     poolless_nodes,
@@ -27,6 +31,7 @@ from virt_admit.model.node_updates.operators import (
 )
 
 READS: Final[Reads] = union(
+    empty_refusals.READS,
     incompatible_operators.READS,
     paused_pools.READS,
     poolless_nodes.READS,
@@ -157,9 +162,11 @@ def of_operator(operator: Object, cluster: Cluster) -> ReleaseRefusal:
             f"Nothing of its own: it ends once each node of {pools} has its configuration and is "
             "Ready and schedulable",
         )
+    elif (empty := empty_refusals.of(operator, cluster)) is not None:
+        why, remedy = empty
     title += f": {why}" if why else ""
-    said = f"{title}: {cut_middle(words, _LONGEST)}"
-    brief = title if why else f"{title}: {cut_middle(words, _BRIEF)}"
+    said = f"{title}: {cut_middle(words, _LONGEST)}" if words else title
+    brief = title if why or not words else f"{title}: {cut_middle(words, _BRIEF)}"
     remedy = remedy or incompatible_operators.remedy(words, cluster, ordered=False)
     remedy = remedy or _vsphere(words)
     described = about("describe", operator, CLUSTER_OPERATOR)
