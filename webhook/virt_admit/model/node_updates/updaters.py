@@ -83,7 +83,7 @@ def maintenances(cluster: Cluster) -> Mapping[str, NodeUpdate]:
     return {**kured.updates(cluster), **maintenance_updates.of_maintenances(cluster)}
 
 
-def left_alone(begun: Mapping[str, NodeUpdate], cluster: Cluster) -> Mapping[str, NodeUpdate]:
+def left_alone(begun: Mapping[str, NodeUpdate], cluster: Cluster) -> dict[str, NodeUpdate]:
     """Return the nodes that are not updated after those that have begun, where kured says so."""
     if any(update.kind != DAEMON_SET.kind for update in begun.values()):
         return {}
