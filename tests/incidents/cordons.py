@@ -189,7 +189,7 @@ def reason_of_an_upgrade() -> Incident:
             r"blocks the drain  vms/web  LiveMigrate, but no other node can take it: memory: \S+ "
             r"missing on w2"
         ),
-        r"\n  stops here +vms/web: see above\n",
+        r"\n  stops here +vms/web: .*: see above\n",
         r"(?s)\A(?!.*memory missing on w2)",
     )
     items = gpu("upgrade-done", waiting=True)
@@ -352,7 +352,7 @@ def new_node_for_two() -> Incident:
             r"no longer exists, and the node has no room for it besides vms/erp, which waits for a "
             r"node \(memory: \S+ missing\)"
         ),
-        r"; as vms/erp may start there first, also free room or add a node: kubectl edit ippools",
+        r": kubectl edit ippools.*; as vms/erp may start there first, also free room or add a node",
     )
     return Incident("new-node-for-two", found.url, items, NO, facts, ("drain", "w1"))
 

@@ -92,8 +92,8 @@ def replica_of_one_node() -> Incident:
             r"it \(its node affinity demands zone\), which is drained"
         ),
         (
-            r"Let it run on another node, or add a node that it accepts\. As a decision, give the "
-            r"drain of w1 up"
+            r"Let it run on another node, or add a node that it accepts; or, as a decision, give "
+            r"the drain of w1 up"
         ),
     )
     return Incident("replica-of-one-node", HARVESTER, items, NO, facts)

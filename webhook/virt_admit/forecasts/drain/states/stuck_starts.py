@@ -193,8 +193,8 @@ def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     begin = f"its pod{f' on {on}' if on else ''} has not started {lasts}"
     cordoned = " cordon " in command_of(fault.remedy)
     again = (
-        f". To run the VM elsewhere without that, {'' if cordoned else f'cordon {on}, then '}stop "
-        "it and start it again"
+        f"; or, to run the VM elsewhere without that, {'' if cordoned else f'cordon {on}, then '}"
+        "stop it and start it again"
         if elsewhere(vmi, cluster)
         else ""
     )
