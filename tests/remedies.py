@@ -36,6 +36,9 @@ def joined(text: str) -> str:
             continue
         in_list = line == _LIST or (in_list and bool(line))
         begins = line.lstrip().startswith(_LABEL)
+        if begins and found and found[-1].lstrip().startswith("note"):
+            inner, found[-1] = indent + len(_LABEL), f"{found[-1]} {line.strip()[len(_LABEL) :]}"
+            continue
         inner = indent + len(_LABEL) if begins else 4 if in_list and line != _LIST else 0
         found.append(line)
     return "\n".join(found)

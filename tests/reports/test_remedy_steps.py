@@ -41,6 +41,18 @@ def test_only_the_remedies_of_a_report_are_spread():
     assert list(remedies(spread(report))) == [REMEDY.replace(f" ({STOP})", f": {STOP}")]
 
 
+def test_the_remedy_in_a_note_is_spread_too():
+    note = f"  note: It waits (for b; c). That lasts. As a decision, stop it: {STOP}; then look"
+    assert spread(note).split("\n") == [
+        "  note: It waits (for b; c). That lasts.",
+        "    to do: As a decision, stop it:",
+        f"             {STOP}",
+        "           then look",
+    ]
+    assert joined(spread(note)) == note
+    assert spread(f"  note: stop it: {STOP}") == f"  note: stop it: {STOP}"
+
+
 @pytest.mark.parametrize(
     ("words", "further", "whole"),
     [

@@ -25,6 +25,7 @@ _LONGEST: Final = 100
 """A remedy of one step and of so many characters is one line with its command."""
 _BORDER: Final = re.compile(r"[()]|; ")
 _TYPED: Final = re.compile(rf":? (?:{TOOLS}) ")
+_AFTER: Final = re.compile(rf": (?:{TOOLS}) ")
 _AFTER_COLON: Final = re.compile(rf": ((?:{TOOLS}) .*)\Z")
 _IN_PARENTHESES: Final = re.compile(rf" \(((?:{TOOLS}) [^()]*)\)\Z")
 
@@ -77,8 +78,25 @@ def spread(text: str) -> str:
 
 def _spread(line: str) -> Iterator[str]:
     indent = " " * (len(line) - len(line.lstrip(" ")))
-    before = f"{indent}{_LABEL}"
-    if not line.startswith(before):
+    told, remedy = _note(line, len(indent))
+    if told:
+        indent += "  "
+        yield told
+    elif line.startswith(_LABEL, len(indent)):
+        remedy = line.strip().removeprefix(_LABEL)
+    else:
         yield line
         return
-    yield from lines(line.removeprefix(before), before, " " * len(before))
+    before = f"{indent}{_LABEL}"
+    yield from lines(remedy, before, " " * len(before))
+
+
+def _note(line: str, start: int) -> tuple[str, str]:
+    """Return a note without the sentence of it that has a command, and that with what follows;
+    empty: the line is something else.
+    """
+    typed = _AFTER.search(line) if line.startswith("note", start) else None
+    border = line.rfind(". ", 0, typed.start()) if typed is not None else -1
+    before, remedy = line[: border + 1], line[border + 2 :]
+    whole = border >= 0 and before.count("(") == before.count(")")
+    return (before, remedy) if whole else ("", "")

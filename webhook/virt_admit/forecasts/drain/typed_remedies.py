@@ -65,7 +65,12 @@ def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
 
 def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     if any(tool in problem.remedy for tool in ("kubectl ", "virtctl ")):
-        return problem
+        lasting = problem.remedy.removesuffix(f", or {SHUT_DOWN}")
+        return (
+            problem
+            if lasting == problem.remedy
+            else problem._replace(remedy=_or(lasting, SHUT_DOWN))
+        )
     cause = problem.id.cause if problem.id is not None else problem.cause
     if cause in _PLACES and (host := left_selectors.host(vmi, cluster)):
         return _restarted(problem, vmi, host)

@@ -38,6 +38,10 @@ _REFUSED: Final = re.compile(
 """What a client gets from Ceph that is on its blocklist: ESHUTDOWN."""
 
 
+NEXT_TIME: Final = "; for the next time: "
+"""Begins the last step of the remedy."""
+
+
 class WrongFence(NamedTuple):
     """A fence that cuts off a node for which it was not set."""
 
@@ -78,8 +82,8 @@ class WrongFence(NamedTuple):
         if self._is_tainted:
             then += f"; keep the NetworkFence itself until {self.meant.name} has lost its taint"
         then += (
-            "; for the next time: Rook 1.20 and later sets none by itself, so taint a lost node "
-            "only once it is off for certain"
+            f"{NEXT_TIME}Rook 1.20 and later sets none by itself, so taint a lost node only once "
+            "it is off for certain"
         )
         return f"{self.lifted}; {then}"
 
