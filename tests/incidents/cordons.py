@@ -142,7 +142,7 @@ def vm_behind_a_failed_driver() -> Incident:
         r"no node that could take it is schedulable now: w1 \(cordoned by the NVIDIA GPU operator",
         r"That does not end by itself",
         r"(?s)\A(?!.*starts by itself)",
-        r"uncordon w1 to let the VM start now: kubectl uncordon w1\.",
+        r"uncordon w1 to let the VM start now: kubectl uncordon w1; to end what keeps it cordoned",
         r"upgrade-state=upgrade-required",
     )
     items = gpu("upgrade-failed", waiting=True)

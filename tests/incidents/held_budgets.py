@@ -78,7 +78,7 @@ def components_on_the_only_master(*ask: str) -> Incident:
             r"kubectl patch kubevirt kubevirt -n kubevirt --type=merge -p "
             r"'\{\"spec\":\{\"infra\":\{\"nodePlacement\":\{\}\}\}\}'"
         ),
-        r"As a decision, give the drain of m1 up: kubectl uncordon m1",
+        r"or, as a decision, give the drain of m1 up: kubectl uncordon m1",
         r"(?s)\A(?!.*Wait until its pods are ready)",
     )
     return Incident("-".join(("only-master", *ask)), HARVESTER, items, NO, facts, ask)
