@@ -11,7 +11,7 @@ BLOCKING_REMEDY = (
 )
 OR_MIGRATES = (
     "evictionStrategy LiveMigrate, which takes effect after its restart (virtctl restart batch -n "
-    "shop), or migrate it before the drain (virtctl migrate batch -n shop)"
+    "shop); or migrate it before the drain (virtctl migrate batch -n shop)"
 )
 RUN = (
     "kubectl patch vm batch -n shop --type=merge -p "
@@ -23,12 +23,12 @@ Nodes that can be drained now: a, c, d
 
 node b (cordoned): 2 VMs: 1 blocks the drain, 1 migrates
   blocks the drain  shop/oracle  {BLOCKING_REASON}
-                                 to do: {BLOCKING_REMEDY}
+      to do: {BLOCKING_REMEDY}
   migrates          shop/web     LiveMigrate, and it can migrate
 
 node a: 2 VMs: 1 stays stopped, 1 restarts elsewhere
   stays stopped       shop/batch  None; runStrategy Manual
-                                  to do: start it by hand afterwards, or set runStrategy Always, or {OR_MIGRATES}: {RUN}
+      to do: set runStrategy Always: {RUN}; or start it by hand afterwards; or {OR_MIGRATES}
   restarts elsewhere  shop/cache  None; runStrategy Always
 
 2 nodes without VMs: c, d

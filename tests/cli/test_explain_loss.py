@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from tests.healthy.clusters import plain
 from tests.healthy.parts import ago, obj, snapshot
 from tests.incidents.machines import find, guest, launcher_of
+from tests.remedies import joined
 from virt_admit.cli.main import virt_admit
 from virt_admit.forecasts.drain.workload_updates import Reach
 
@@ -69,7 +70,7 @@ def explained(ask):
 
     def run(**lost):
         items = silent(**lost) if lost else plain((1, 6)) + guest("db")
-        return ask(items).partition("To do\n")[2].partition("\n\n")[0]
+        return joined(ask(items)).partition("To do\n")[2].partition("\n\n")[0]
 
     return run
 
@@ -85,7 +86,8 @@ def test_the_loss_of_a_healthy_node_is_named_as_what_may_come(explained):
 
 def test_a_lost_node_is_fenced_now(explained):
     said = explained(minutes=70)
-    assert f"create a health check that acts for w1; or, as a decision, {TAINT}" in said
+    assert f"as a decision, {TAINT}" in said
+    assert said.endswith("; or create a health check that acts for w1")
     assert "for the loss of its node" not in said
 
 

@@ -1,14 +1,18 @@
 """``virt-admit explain node/NAME``: the drain and the loss of one node on one page."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.builders import manifest, vm
 from tests.cli.explain_vm_cases import OTHER, WORLD, Explainer, without
 from tests.forecasts.drain import vm_motion as motion
 from tests.model.node_updates import test_plan_progress as plans
-from virt_admit.reports.explain import judged_rules
+from virt_admit.reports.explain import judged_rules, rehearsed
 from virt_admit.reports.explain.node import collect
 from virt_admit.reports.explain.node import text as words_of_node
+from virt_admit.reports.explain.node.report import UpgradeOfNode
+from virt_admit.reports.explain.said_once import Said
 from virt_admit.rules import Rules
 
 TEMPLATE = {
@@ -224,3 +228,23 @@ def test_no_drain_is_offered_for_a_node_that_something_drains_already(explain):
     )
     _, data = explain(*WORLD, *OTHER, CHECK, SNR, maintenance)
     assert not any(each.startswith("kubectl drain") for each in data["commands"])
+
+
+def test_a_stop_that_is_told_above_keeps_its_statement_and_that_of_its_pool():
+    own = "Node a: its kubelet does not report, so evicted pods (2 already) are not seen to end"
+    pool = "the next update of pool w would not begin: a uses up its maxUnavailable 1"
+    stops = SimpleNamespace(
+        stops=[
+            SimpleNamespace(node=each, reason=why)
+            for each, why in (("a", own), ("", pool), ("", "pool x stands still"))
+        ]
+    )
+    assert rehearsed.of_pools(stops, "a") == (pool,)
+
+    found = UpgradeOfNode(False, own, None, None, (own, pool), None, None, 0)
+    said = (Said("see above", f"blocks now: {own}"),)
+    assert list(words_of_node.upgrade(SimpleNamespace(upgrade=found), said)) == [
+        ("possible", "no"),
+        ("stops here", "Node a: its kubelet does not report: see above"),
+        ("stops here", pool),
+    ]

@@ -17,6 +17,7 @@ from tests.fake_api import FakeApi, path_of
 from tests.forecasts.outage import losses
 from tests.forecasts.outage.losses import FENCING, claim, disk, filler, nhc, node, vm
 from tests.paths import DOCS
+from tests.remedies import joined
 from virt_admit.cli import main
 from virt_admit.cli.commands import outage
 from virt_admit.cli.kubectl_complete import answer
@@ -169,7 +170,7 @@ def test_the_text_names_who_acts_what_to_type_and_each_part_of_the_time(saved):
     assert "detected 50-55 s (kube-controller-manager), waited 300 s (the health check)" in out
     assert "detached 360 s (kube-controller-manager), started 10-120 s (assumed)" in out
     _, out, _ = run("outage", "n1", "--cluster", saved(NODES, volumes, own))
-    assert "confirm that n1 is powered off, then: kubectl taint nodes n1" in out
+    assert "confirm that n1 is powered off, then: kubectl taint nodes n1" in joined(out)
     assert "--force" not in out
 
 

@@ -182,7 +182,7 @@ def test_a_pod_that_a_drain_leaves_keeps_the_volume():
         "Pod logs/shipper-b: no drain ends it, and its volume pv-1 stays attached"
     )
     assert stop.remedy.startswith(
-        "Keep pod logs/shipper-b off this node, or set nodeVolumeDetachTimeout"
+        "Keep pod logs/shipper-b off this node; or set nodeVolumeDetachTimeout"
     )
     (says,) = rehearse(cluster(*items), Options()).unseen  # whose claim has the volume is not known
     assert says.endswith("set its nodeVolumeDetachTimeout")

@@ -9,6 +9,7 @@ from tests.healthy.openshift import config_notes, pool
 from tests.healthy.parts import ago, snapshot
 from tests.incidents import held_nodes
 from tests.incidents_platform.case import NODES, cluster, dead, only
+from tests.remedies import joined
 from virt_admit.cli.main import virt_admit
 
 SILENT = "has not reported for 5 h"
@@ -52,9 +53,8 @@ def test_it_is_not_updated(ask):
     assert f"{stop}Repair its kubelet: virt-handler there reports" in found.stdout
     notes["kubevirt.io/heartbeat"] = ago(hours=5)
     assert f"{stop}Repair or fence the node" in ask(items, "upgrade").stdout
-    assert (
-        f"{stop}Do not fence n3; check"
-        in ask([*items, held_nodes.request("csr-1", "n3", 50)], "upgrade").stdout
+    assert f"{stop}Do not fence n3; check" in joined(
+        ask([*items, held_nodes.request("csr-1", "n3", 50)], "upgrade").stdout
     )
     assert ask(cluster(), "upgrade").return_value == 0
 
@@ -93,9 +93,8 @@ def pooled(incident):
 
 def remedy(ask, items):
     stop = "updates no other node: "
-    return (
-        ask(items, "upgrade").stdout.partition(stop)[2].partition("to do: ")[2].partition("\n")[0]
-    )
+    said = joined(ask(items, "upgrade").stdout)
+    return said.partition(stop)[2].partition("to do: ")[2].partition("\n")[0]
 
 
 def test_a_pool_gets_the_node_back_that_waits_for_a_certificate(ask):
@@ -106,7 +105,7 @@ def test_a_pool_gets_the_node_back_that_waits_for_a_certificate(ask):
     assert remedy(ask, items).endswith(": kubectl certificate approve csr-b")
     only(items, "Node", "w3")["spec"]["unschedulable"] = True
     assert remedy(ask, items).endswith(
-        "that follows; then see to w3: kubectl certificate approve csr-b"
+        "that follows: kubectl certificate approve csr-b; then see to w3"
     )
 
 

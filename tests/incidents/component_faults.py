@@ -114,8 +114,8 @@ def driver_not_registered() -> Incident:
         ),
         r"could start on +w1, w3, after the steps to do below",
         (
-            r": kubectl logs longhorn-csi-plugin-\S+ -n longhorn-system --previous\. To run the VM "
-            r"elsewhere without that, cordon w2, then stop it and start it again"
+            r": kubectl logs longhorn-csi-plugin-\S+ -n longhorn-system --previous; or, to run the "
+            r"VM elsewhere without that, cordon w2, then stop it and start it again"
         ),
     )
     return Incident("driver-not-registered", SOURCE, items, YES, facts, ("explain", "vm/db"))

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.healthy.parts import snapshot
+from tests.remedies import joined, wrong
 from virt_admit.cli.main import virt_admit
 
 
@@ -19,6 +20,7 @@ def ask(tmp_path):
         path.write_text(json.dumps(snapshot(copy.deepcopy(items), **fields)))
         result = CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)])
         assert result.exit_code in (0, 1, 2), result.output
-        return result.stdout
+        assert not wrong(result.stdout), wrong(result.stdout)
+        return joined(result.stdout)
 
     return run

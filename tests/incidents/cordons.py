@@ -142,7 +142,7 @@ def vm_behind_a_failed_driver() -> Incident:
         r"no node that could take it is schedulable now: w1 \(cordoned by the NVIDIA GPU operator",
         r"That does not end by itself",
         r"(?s)\A(?!.*starts by itself)",
-        r"uncordon w1 to let the VM start now: kubectl uncordon w1\.",
+        r"uncordon w1 to let the VM start now: kubectl uncordon w1; to end what keeps it cordoned",
         r"upgrade-state=upgrade-required",
     )
     items = gpu("upgrade-failed", waiting=True)
@@ -189,7 +189,7 @@ def reason_of_an_upgrade() -> Incident:
             r"blocks the drain  vms/web  LiveMigrate, but no other node can take it: memory: \S+ "
             r"missing on w2"
         ),
-        r"\n  stops here +vms/web: see above\n",
+        r"\n  stops here +vms/web: .*: see above\n",
         r"(?s)\A(?!.*memory missing on w2)",
     )
     items = gpu("upgrade-done", waiting=True)
@@ -352,7 +352,7 @@ def new_node_for_two() -> Incident:
             r"no longer exists, and the node has no room for it besides vms/erp, which waits for a "
             r"node \(memory: \S+ missing\)"
         ),
-        r"; as vms/erp may start there first, also free room or add a node: kubectl edit ippools",
+        r": kubectl edit ippools.*; as vms/erp may start there first, also free room or add a node",
     )
     return Incident("new-node-for-two", found.url, items, NO, facts, ("drain", "w1"))
 

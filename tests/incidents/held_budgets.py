@@ -78,7 +78,7 @@ def components_on_the_only_master(*ask: str) -> Incident:
             r"kubectl patch kubevirt kubevirt -n kubevirt --type=merge -p "
             r"'\{\"spec\":\{\"infra\":\{\"nodePlacement\":\{\}\}\}\}'"
         ),
-        r"As a decision, give the drain of m1 up: kubectl uncordon m1",
+        r"or, as a decision, give the drain of m1 up: kubectl uncordon m1",
         r"(?s)\A(?!.*Wait until its pods are ready)",
     )
     return Incident("-".join(("only-master", *ask)), HARVESTER, items, NO, facts, ask)
@@ -92,8 +92,8 @@ def replica_of_one_node() -> Incident:
             r"it \(its node affinity demands zone\), which is drained"
         ),
         (
-            r"Let it run on another node, or add a node that it accepts\. As a decision, give the "
-            r"drain of w1 up"
+            r"Let it run on another node, or add a node that it accepts; or, as a decision, give "
+            r"the drain of w1 up"
         ),
     )
     return Incident("replica-of-one-node", HARVESTER, items, NO, facts)

@@ -97,7 +97,7 @@ def driver_with_a_selector() -> Incident:
     items = tainted(["w1"], nodeSelector={"storage": "yes"}, tolerations=[{"operator": "Exists"}])
     facts = (
         r"no pod there: DaemonSet rook-ceph/csi-rbdplugin demands label storage=yes",
-        r"let it run on w2: change what it demands, or label the node",
+        r"let it run on w2: change what it demands.*; or label the node",
     )
     return Incident("driver-selector", TAINTED, items, YES, facts, ("explain", "vm/train"))
 

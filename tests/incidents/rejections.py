@@ -55,7 +55,7 @@ def pods_of_a_part_of_a_core() -> Incident:
         ),
         r"It does not end by itself",
         r"could start on +no node\n",
-        r"give it 7 or 9 cores, or do without isolateEmulatorThread, .*AlignCPUs",
+        r"give it 7 or 9 cores: kubectl edit .*; or do without isolateEmulatorThread; .*AlignCPUs",
     )
     source = "https://github.com/openshift/openshift-docs/pull/68241"
     return Incident("part-of-a-core", source, items, YES, facts, ("explain", "vm/dpdk"))

@@ -141,8 +141,8 @@ def webhooks_that_refuse_their_own_pods() -> Incident:
         ),
         r"The new pods of namespace kyverno are refused, too, so this does not end by itself",
         (
-            r"exclude namespace kyverno by the namespaceSelector of these configurations, or "
-            r"delete them"
+            r"exclude namespace kyverno by the namespaceSelector of these configurations; or "
+            r"delete these configurations and let their owner make them again: "
         ),
         r"kubectl delete validatingwebhookconfiguration/kyverno-resource-validate "
         r"mutatingwebhookconfiguration/kyverno-resource-mutate",

@@ -70,7 +70,7 @@ def evicted_launcher(*ask: str) -> Incident:
                 r"\(20Gi\) of the VM counts"
             ),
             r"state +does not run, KubeVirt starts it again",
-            r"or raise the default of LimitRange usual: kubectl edit vm worker",
+            r": kubectl edit vm worker -n vms; or raise the default of LimitRange usual\n",
             r"(?s)\A(?!.*(could go to|migration queue|pressure|lack of memory))",
         )
     else:
@@ -85,7 +85,7 @@ def launcher_of_a_node_without_memory() -> Incident:
             r"its VMI is Failed, because the kubelet of w2 evicted its pod 25 s ago: The node was "
             r"low on resource"
         ),
-        r"free memory on w2, or let the VM request as much as it uses",
+        r"free memory on w2: see what runs there .*; or let the VM request as much as it uses",
         r"(?s)\A(?!.*(?:LimitRange|ephemeral-storage))",
     )
     items = evicted(said, run="Manual", times=1)
@@ -126,8 +126,8 @@ def volume_plugged_again_at_once(*ask: str) -> Incident:
         facts += (
             r"KubeVirt does not leave this phase by itself",
             (
-                r"or restart the VM; KubeVirt 1\.8\.2 and later do that themselves: virtctl "
-                r"removevolume db --volume-name=data"
+                r": virtctl removevolume db --volume-name=data .*; or restart the VM; KubeVirt "
+                r"1\.8\.2 and later do that themselves"
             ),
             r"(?s)\A(?!.*may detach disks of the running guest)",
         )

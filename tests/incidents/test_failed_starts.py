@@ -1,10 +1,13 @@
 """Starts that fail before a guest runs: what is left of them says why."""
 
+import json
+
 import pytest
 
 from tests.healthy.clusters import plain
 from tests.healthy.parts import ago, obj
 from virt_admit.forecasts.drain.failures import start_errors
+from virt_admit.model.kubevirt.instances.vmis import OUTDATED
 
 from .machines import event, find, guest, launcher_of
 
@@ -235,6 +238,22 @@ def test_a_vm_that_leaves_its_node_needs_an_image_volume(ask, disk, off, doubted
     assert ("its next pod would fail as that of vms/one does" in drained) is doubted
     assert ("A drain of w1 ends" in drained) is not doubted
     assert ("ImageVolume is off by now, so the next start has none" in told(ask, items)) is off
+
+
+@pytest.mark.parametrize("disk", [True, False])
+def test_outdated_vms_are_not_migrated_while_their_next_pod_would_fail(ask, disk):
+    own = guest("web", "w1")
+    find(own, "VirtualMachineInstance", "web")["metadata"].setdefault("labels", {})[OUTDATED] = ""
+    items = cluster() + unstarted("one", "w3") + (image_disk(own, "web") if disk else own)
+    kubevirt = find(items, "KubeVirt", "kubevirt")
+    kubevirt["status"]["outdatedVirtualMachineInstanceWorkloads"] = 1
+    kubevirt["spec"]["workloadUpdateStrategy"] = {}
+    rows = json.loads(ask(items, "scan", "-o", "json"))["results"]
+    said = next(row["message"] for row in rows if row["rule"] == "workload-outdated")
+
+    later = "List LiveMigrate once vms/web can migrate: now its next pod would fail as that of"
+    assert (later in said) is disk
+    assert ("List LiveMigrate." in said) is not disk
 
 
 def test_a_vm_may_go_to_the_node_where_starts_fail(ask):

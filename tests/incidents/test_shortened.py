@@ -135,7 +135,5 @@ def test_the_volume_of_scratch_space_has_to_be_next_to_the_disk(ask):
         "-n",
         "vms",
     )
-    assert (
-        "create a PersistentVolume of 10Gi of class local-storage on node w3; or create a "
-        "class that has a"
-    ) in told
+    assert "To do\n  create a class that has a provisioner" in told
+    assert "; or create a PersistentVolume of 10Gi of class local-storage on node w3\n" in told

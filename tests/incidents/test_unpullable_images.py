@@ -123,7 +123,7 @@ def another(digest=DIGEST, state="running", container="volumedisk"):
 def test_vms_with_the_same_image_are_the_next_stops(ask):
     told = ask(pulling(BY_DIGEST, error=GONE) + another(), "upgrade")
     assert "vms/crm on w2 runs the same image and is the next stop" in told
-    assert "do the same with vms/crm on w2 before a drain" in told
+    assert "then do the same with vms/crm on w2 before that drain" in told
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from tests.incidents import (
     targets,
     third_look,
 )
+from tests.remedies import joined, wrong
 from virt_admit.cli.main import virt_admit
 
 INCIDENTS = [
@@ -74,7 +75,8 @@ def ask(incident, tmp_path):
         result = CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)])
         assert result.exit_code in (0, 1, 2), result.output
         assert not risky(result.stdout), risky(result.stdout)
-        return result.stdout
+        assert not wrong(result.stdout), wrong(result.stdout)
+        return joined(result.stdout)
 
     return run
 

@@ -362,7 +362,7 @@ def completed_pod_for_which_it_waits() -> Incident:
             "which does not evict it"
         ),
         "waits until it is deleted, and no nodeDrainTimeout of Machine capi/machine-n1 ends that",
-        "Delete this pod, or its Job report",
+        ": kubectl delete pod report-x -n vms; or delete its Job report then",
         "kubectl delete pod report-x -n vms",
     )
     source = "https://github.com/kubernetes-sigs/cluster-api/issues/12920"

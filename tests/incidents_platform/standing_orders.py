@@ -69,7 +69,7 @@ def fencing_that_failed() -> Incident:
             "FenceAgentsRemediationTemplate ipmi, or what its parameters name"
         ),
         "they are --ip 10.0.0.1; then delete",
-        f"(kubectl delete fenceagentsremediation n1 -n {space})",
+        f": kubectl delete fenceagentsremediation n1 -n {space}",
     )
     source = "https://github.com/medik8s/fence-agents-remediation/pull/121"
     return Incident(source, items, "explain vm/web", 0, says, ("runs again after", "acts"))

@@ -298,7 +298,7 @@ def osd_of_the_cordoned_node() -> Incident:
     items[items.index(gone)] = pending
     says = (
         "OSD 0 of n1 itself is down",
-        "kubectl uncordon n1. Then wait until Ceph's data is clean",
+        "kubectl uncordon n1; then wait until Ceph's data is clean",
     )
     source = "https://github.com/rook/rook/issues/14730"
     return Incident(source, items, "drain n1", 1, says, ("another failure domain",))

@@ -17,6 +17,7 @@ from tests.incidents_platform import (
     storage,
     workloads,
 )
+from tests.remedies import joined, wrong
 from virt_admit.cli.main import virt_admit
 
 INCIDENTS = [
@@ -50,11 +51,12 @@ def test_incident(incident, tmp_path):
     path.write_text(json.dumps(incident.snapshot))
     words = [*incident.command.split(), "--cluster", str(path)]
     result = CliRunner().invoke(virt_admit, words, standalone_mode=False)
-    flat = " ".join(result.stdout.split())
+    flat = " ".join(joined(result.stdout).split())
     assert [part for part in incident.says if part not in flat] == [], flat
     assert [part for part in incident.never if part in flat] == [], flat
     assert result.return_value == incident.code, flat
     assert not risky(result.stdout), risky(result.stdout)
+    assert not wrong(result.stdout), wrong(result.stdout)
 
 
 def test_each_incident_is_told_once():

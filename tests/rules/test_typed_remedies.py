@@ -8,6 +8,7 @@ import shlex
 
 import pytest
 
+from tests.remedies import faults
 from tests.rules.cases import read
 from tests.rules.test_rules import ask
 from virt_admit.engine.admission_review import Request, Response, Verdict
@@ -22,6 +23,7 @@ from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ObjectResult, rows_of, without_object
+from virt_admit.reports.remedy_steps import steps
 from virt_admit.rule import Finding
 from virt_admit.rules import load_rules
 from virt_admit.rules.vm import vm_start_stuck
@@ -191,12 +193,12 @@ def test_remedies_of_drain_have_a_command():
     found = {remedy for param in CASES for remedy in remedies(param.values[1])}
     assert len(found) > 20
     assert [remedy for remedy in found if _HALF.search(remedy)] == []
-    for remedy in (way for each in found for way in each.split("; or, ")):
-        command = re.search(r": ((?:kubectl|virtctl) .*)", remedy)
+    assert [wrong for remedy in found for wrong in faults(remedy)] == []
+    for shown in (step.command for remedy in found for step in steps(remedy)):
         # one for each configuration of a webhook
-        for part in command[1].split(" && ") if command else ():
-            assert re.match("(?:kubectl|virtctl) ", part), remedy
-            assert not set(";|&$`") & set("".join(shlex.split(part))) - set('{"}'), remedy
+        for part in shown.split(" && ") if shown else ():
+            assert re.match("(?:kubectl|virtctl) ", part), shown
+            assert not set(";|&$`") & set("".join(shlex.split(part))) - set('{"}'), shown
     without = [
         remedy
         for remedy in found

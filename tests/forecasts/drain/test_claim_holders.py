@@ -15,6 +15,7 @@ from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.launcher.claim_holders import ClaimHolder
 
 DRBD = (
     'MapVolume.MapPodDevice failed for volume "pvc-vms-data" : rpc error: code = Internal desc = '
@@ -75,6 +76,15 @@ def test_a_vmi_that_is_left_of_its_vm_holds_the_volume():
         "check that the guest of old is not needed any more, and unplug volume data from it: "
         "virtctl removevolume old --volume-name=data -n vms; or, as a decision, delete that VMI"
     )
+
+
+def test_all_volumes_that_it_holds_are_unplugged():
+    volumes = ("data", "more")
+    vmi = find(guest("old", "w1", hotplugged=list(volumes)), "VirtualMachineInstance", "old")
+    holder = ClaimHolder(Object(vmi), Object({}), volumes, volumes, is_left=True)
+
+    first, second = (f"virtctl removevolume old --volume-name={each} -n vms" for each in volumes)
+    assert f"unplug these 2 volumes from it: {first} && {second}; or" in holder.remedy
 
 
 def test_a_vm_that_is_owned_is_not_to_be_deleted():

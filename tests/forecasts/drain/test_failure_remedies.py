@@ -97,7 +97,7 @@ def test_a_vm_that_a_drain_leaves_off_may_migrate_instead(migratable):
     guest = vmi(reported=False, spec={"evictionStrategy": "None"}, conditions=[can])
     found = row(cluster(guest, LAUNCHER, stays))
 
-    assert found.remedy.startswith("start it by hand afterwards, or set runStrategy Always")
+    assert found.remedy.startswith("set runStrategy Always: kubectl patch ")
     assert (
         "evictionStrategy LiveMigrate, which takes effect after its restart" in found.remedy
     ) is migratable

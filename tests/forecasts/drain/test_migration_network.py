@@ -120,7 +120,7 @@ def test_a_network_that_does_not_exist_blocks_once_it_lasts(age, outcome):
     assert found.outcome == outcome
     assert "NetworkAttachmentDefinition kubevirt/fast, does not exist" in path.hindrances[0].reason
     field = "spec.configuration.migrations.network of KubeVirt kubevirt"
-    create = f"Create NetworkAttachmentDefinition kubevirt/fast, or correct {field}"
+    create = f"Create NetworkAttachmentDefinition kubevirt/fast; or correct {field}"
     assert path.hindrances[0].remedy.startswith(create) is (outcome == BLOCKS)
 
 

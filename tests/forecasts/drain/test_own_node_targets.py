@@ -27,7 +27,7 @@ def test_a_target_pod_on_the_node_of_the_vm_never_takes_it(phase):
         "anti-affinity"
     ) in found.reason
     assert found.remedy.startswith(
-        "enable the plugin InterPodAffinity in scheduler packs, or remove schedulerName"
+        "enable the plugin InterPodAffinity in scheduler packs; or remove schedulerName"
     )
 
 

@@ -62,11 +62,11 @@ def test_cdi_was_asked_not_to_wait_for_the_vm():
         "It does not start before one can"
     )
     assert found.remedy == (
-        f"leave out the annotation {AT_ONCE} and make disk web again for the VM: its pod may "
-        "then go to w2. Import, upload or restore its data before you delete the old one: "
-        "kubectl get datavolume web -n vms -o yaml; or use StorageClass shared, whose volumes "
-        "every node reaches; or, if such VMs may run on w1, label it so (kubectl label node w1 "
-        "os=windows)"
+        f"leave out the annotation {AT_ONCE} and make disk web again for the VM, under another "
+        "name: its pod may then go to w2: kubectl get datavolume web -n vms -o yaml; import, "
+        "upload or restore its data before you delete the old one; or use StorageClass shared, "
+        "whose volumes every node reaches; or, if such VMs may run on w1, label it so "
+        "(kubectl label node w1 os=windows)"
     )
 
 
@@ -190,8 +190,9 @@ def test_cdi_placed_each_disk_of_a_vm():
     )
     assert "WaitForFirstConsumer of StorageClass local has no effect" in found.reason
     assert found.remedy.startswith(
-        "turn the feature gate HonorWaitForFirstConsumer of CDI on and make disk web-data again"
+        "turn the feature gate HonorWaitForFirstConsumer of CDI on: kubectl patch cdi cdi "
     )
+    assert "; then make disk web-data again, which is to lie where web does" in found.remedy
     assert (
         "delete its DataVolume while the VM is stopped, if its data can be imported" in found.remedy
     )

@@ -37,7 +37,9 @@ def test_a_device_that_kubevirt_does_not_permit():
         f"only {PLAYER}"
     )
     assert "externalResourceProvider: true since a device plugin offers it" in found.remedy
-    assert found.remedy.endswith("kubectl edit kubevirt kubevirt -n kubevirt")
+    assert found.remedy.endswith(
+        ": kubectl edit kubevirt kubevirt -n kubevirt; or remove it from the VM"
+    )
 
 
 def test_the_patch_has_the_ids_that_are_known():
@@ -70,7 +72,9 @@ def test_hyperconverged_holds_the_list_where_there_is_one(version, path):
     found = not_permitted(hco)
     assert f"{path} of HyperConverged kubevirt/own lists no device" in found.reason
     assert "pciDeviceSelector" in found.remedy
-    assert found.remedy.endswith("kubectl edit hyperconverged own -n kubevirt")
+    assert found.remedy.endswith(
+        ": kubectl edit hyperconverged own -n kubevirt; or remove it from the VM"
+    )
 
 
 def test_a_list_that_hyperconverged_writes_is_not_patched(monkeypatch):
@@ -80,7 +84,7 @@ def test_a_list_that_hyperconverged_writes_is_not_patched(monkeypatch):
     assert found.remedy.startswith(
         "add it to permittedHostDevices of HyperConverged if one writes this KubeVirt"
     )
-    assert found.remedy.endswith("kubectl get hyperconvergeds -A")
+    assert ": kubectl get hyperconvergeds -A; or remove it" in found.remedy
 
 
 # --- webhooks that deny ---------------------------------------------------------------------------

@@ -426,7 +426,7 @@ def test_a_time_that_has_passed_is_not_promised(placed, limit, age, outcome):
 
 @pytest.mark.parametrize(("release", "at_once"), [("v1.2.2", False), ("v1.6.0", True)])
 def test_the_command_removes_the_name_of_the_node(release, at_once):
-    """What the administrator may do instead stands before it,
+    """What the administrator may do instead stands behind it,
     and LiveUpdate needs its gate before 1.5.
     """
     named = {"kubernetes.io/hostname": "a", "disk": "fast"}
@@ -448,9 +448,8 @@ def test_the_command_removes_the_name_of_the_node(release, at_once):
     assert found.command.endswith(
         '[{"op":"remove","path":"/spec/template/spec/nodeSelector/kubernetes.io~1hostname"}]\''
     )
-    assert found.remedy.startswith(
-        "stop it until the drain is over (virtctl stop db -n shop), or remove the node"
-    )
+    assert found.remedy.startswith("remove the node selector for a from the VM")
+    assert found.remedy.endswith("; or stop it until the drain is over (virtctl stop db -n shop)")
     staged = "which takes effect after its restart (virtctl restart db -n shop)"
     live = "which the running VM gets without a restart (unless it has RestartRequired)"
     assert f"{live if at_once else staged}: kubectl patch vm db" in found.remedy

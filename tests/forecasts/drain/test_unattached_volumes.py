@@ -81,9 +81,9 @@ def test_a_volume_of_another_place_never_comes(affinity, place, selector):
     key, _, value = selector.partition("=")
     assert found.remedy == (
         f"give the VM node selector {selector}, which takes effect after its restart (virtctl "
-        "restart db -n vms), or unplug the volume (virtctl removevolume db --volume-name=data "
-        "--persist -n vms): kubectl patch vm db -n vms --type=merge -p "
-        f"""'{{"spec":{{"template":{{"spec":{{"nodeSelector":{{"{key}":"{value}"}}}}}}}}}}'"""
+        "restart db -n vms): kubectl patch vm db -n vms --type=merge -p "
+        f"""'{{"spec":{{"template":{{"spec":{{"nodeSelector":{{"{key}":"{value}"}}}}}}}}}}'; """
+        "or unplug the volume (virtctl removevolume db --volume-name=data --persist -n vms)"
     )
 
 
@@ -123,6 +123,9 @@ def test_a_volume_that_is_attached_or_may_be_soon(found):
     assert plugged(affinity, **found) is None
 
 
+AWAY = "migrate the VM to another node: virtctl migrate db -n vms"
+
+
 def tolerating(key):
     """Return a change that lets the pod which attaches the volume tolerate a taint."""
     toleration = {"key": key, "operator": "Exists", "effect": "NoSchedule"}
@@ -144,8 +147,8 @@ def test_a_cordon_of_the_node_on_which_the_vm_runs():
         "VM runs, is cordoned, which such pods tolerate only from KubeVirt 1.8 on"
     )
     assert found.remedy == (
-        "uncordon w2, if its maintenance is over, or migrate the VM to another node: kubectl "
-        "uncordon w2"
+        "uncordon w2, if its maintenance is over: kubectl uncordon w2; or migrate the VM to "
+        "another node"
     )
 
 
@@ -157,7 +160,7 @@ def test_a_node_that_is_emptied_is_not_uncordoned_before():
     found = plugged({ZONE: "b"}, said=CORDONED, change=drained)
 
     assert found.remedy.startswith(
-        "uncordon w2 once its drain is over, or migrate the VM to another node: "
+        "uncordon w2 once its drain is over: kubectl uncordon w2; or migrate the VM to another node"
     )
 
 
@@ -172,7 +175,7 @@ def test_a_cordon_that_a_controller_ends_stays():
 
     assert "is cordoned by Talos, which upgrades or reboots it, which such pods" in found.reason
     assert found.remedy == (
-        "migrate the VM to another node, or wait until w2 is uncordoned: virtctl migrate db -n vms"
+        "migrate the VM to another node: virtctl migrate db -n vms; or wait until w2 is uncordoned"
     )
 
 
@@ -192,13 +195,13 @@ def test_a_cordon_that_the_pod_tolerates_is_not_the_cause():
         (
             "example.com/keep",
             (
-                "migrate the VM to another node, or if other pods may come to w2 meanwhile, remove "
-                "that taint until the pod runs, then set it again (example.com/keep=x:NoSchedule): "
+                f"{AWAY}; or if other pods may come to w2 meanwhile, remove that taint until the "
+                "pod runs, then set it again (example.com/keep=x:NoSchedule)"
             ),
         ),
         (
             "node.kubernetes.io/disk-pressure",
-            "migrate the VM to another node, or repair what Kubernetes reports with that taint",
+            f"{AWAY}; or repair what Kubernetes reports with that taint",
         ),
     ],
 )
@@ -242,7 +245,7 @@ def test_the_taint_of_a_drain_stays_until_it_is_over(key, owned):
     then = (
         "wait until w2 has no such taint" if owned else "remove that taint once its drain is over"
     )
-    assert found.remedy == f"migrate the VM to another node, or {then}: virtctl migrate db -n vms"
+    assert found.remedy == f"{AWAY}; or {then}"
 
 
 def test_that_node_has_no_room():
@@ -251,10 +254,7 @@ def test_that_node_has_no_room():
     )
 
     assert found.reason.endswith("w2, where the VM runs, has no room for it (Too many pods)")
-    assert (
-        found.remedy
-        == "migrate the VM to another node, or make room on w2: virtctl migrate db -n vms"
-    )
+    assert found.remedy == f"{AWAY}; or make room on w2"
 
 
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute"])
@@ -274,7 +274,7 @@ def test_the_vm_tolerates_what_such_pods_did_not_before_kubevirt_1_2(effect):
         ", as KubeVirt gives such pods the tolerations of the VM only from 1.2.0 on"
     )
     assert found.remedy.startswith("unplug the volume until KubeVirt is updated to 1.2.0 or later")
-    assert found.remedy.endswith(": virtctl removevolume db --volume-name=data --persist -n vms")
+    assert ": virtctl removevolume db --volume-name=data --persist -n vms" in found.remedy
     assert ("then set it again (pool=virt:NoSchedule)" in found.remedy) is (effect == "NoSchedule")
 
 
@@ -297,7 +297,7 @@ def test_a_volume_that_the_guest_has_is_not_unplugged_where_its_pod_is_gone(effe
     )
     assert found.remedy.startswith("if other pods may come to w2")
     assert found.remedy.endswith(
-        f"or shut the VM down in an orderly way: kubectl taint nodes w2 pool:{effect}-"
+        f": kubectl taint nodes w2 pool:{effect}-; or shut the VM down in an orderly way"
     )
 
 

@@ -154,13 +154,12 @@ def test_a_tsc_frequency_of_nodes_where_no_vm_may_run():
         "where this VM cannot run (taint infra). It does not start before that changes"
         in found.reason
     )
-    assert found.remedy.startswith(
-        f"{SETTING} to {HIGH} and stop and start the VM; or end virt-handler on w1"
-    )
-    assert found.remedy.endswith(
+    assert found.remedy.startswith(f"{SETTING} to {HIGH} and stop and start the VM: kubectl patch ")
+    assert (
         "-p "
         f"""'{{"spec":{{"configuration":{{"developerConfiguration":{{"{MINIMUM}":{HIGH}}}}}}}}}'"""
-    )
+        "; or end virt-handler on w1"
+    ) in found.remedy
 
 
 def test_hyperconverged_has_no_lowest_tsc_frequency():

@@ -156,7 +156,7 @@ def test_nothing_asks_for_a_node_where_there_is_only_one():
     alone = foretold(vmi("LiveMigrate", True), HERE, vm("Always"))
     assert alone.remedy.startswith("let drains shut the guest down")
     other = foretold(vmi("LiveMigrate", True), HERE, node("b", runs_vms=False), vm("Always"))
-    assert other.remedy.startswith("add one, or let drains shut the guest down")
+    assert other.remedy.startswith("add one; or let drains shut the guest down")
 
 
 @pytest.mark.parametrize("nodes", [[], [node("a", runs_vms=False)]])

@@ -39,7 +39,7 @@ def remedy(words, *, of_vm):
 
 def test_a_restart_rids_it_of_that_selector():
     assert remedy("free disk space on w2", of_vm=False) == (
-        "free disk space on w2, or restart the VM, as the node selector of its VMI names w2, which "
+        "free disk space on w2; or restart the VM, as the node selector of its VMI names w2, which "
         "its VM does not: virtctl restart erp -n vms"
     )
     assert "of its VMI" not in remedy("free disk space on w2", of_vm=True)

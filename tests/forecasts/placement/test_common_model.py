@@ -12,6 +12,7 @@ from virt_admit.forecasts.placement.common_model import (
     features,
     host_only,
     lost_features,
+    models_first,
     other_model,
 )
 from virt_admit.forecasts.placement.refusals import refusal_remedies
@@ -149,3 +150,17 @@ def test_the_offered_model_with_most_features_of_another_one():
     cluster = complete(kubevirt(), *ROME)
     assert closest("EPYC-Rome", cluster) == "EPYC"
     assert closest("Future", cluster) in ("", *best_models(cluster))
+
+
+@pytest.mark.parametrize(
+    ("causes", "told"),
+    [
+        (
+            ["CPU feature a", "CPU feature b", "taint x", "CPU feature c", "host model m"],
+            ["host model m", "CPU features a, b, c", "taint x"],
+        ),
+        (["CPU feature a", "host model m"], ["CPU feature a", "host model m"]),
+    ],
+)
+def test_the_model_is_named_before_the_features_that_follow_from_it(causes, told):
+    assert models_first(causes) == told

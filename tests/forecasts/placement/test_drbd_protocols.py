@@ -80,10 +80,10 @@ def test_an_attachment_that_the_protocol_of_the_class_explains():
     assert found.lasts
     assert found.error.startswith("rpc error: code = Internal desc = failed to set property Drbd")
     assert found.error.endswith("exited with error code 1: Failure: (139) Protocol C required'")
-    assert found.remedy.endswith(
-        "kubectl exec linstor-controller-1 -n linstor -- linstor resource-definition drbd-options "
-        "--protocol C pv-db"
-    )
+    assert (
+        ": kubectl exec linstor-controller-1 -n linstor -- linstor resource-definition "
+        "drbd-options --protocol C pv-db; or stop the VM for the drain; or use a linstor-csi"
+    ) in found.remedy
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_a_fence_of_a_lost_node_names_the_next_one() -> None:
         "patch networkfence b-rbd-rook-ceph --type=merge -p "
     )
     assert "see that ceph osd blocklist ls does not name 10.0.0.1/32" in fault.remedy
-    assert fault.remedy.endswith("with it, taint a lost node only once it is off for certain")
+    assert fault.remedy.endswith("so taint a lost node only once it is off for certain")
 
 
 @pytest.mark.parametrize(

@@ -85,9 +85,9 @@ def test_releases_that_look_once(tag, fixed, args):
     found = told(tag, args)
     assert "does not look again, so the port stays with the source node" in found.reason
     assert found.remedy == (
-        f"update Kube-OVN to {fixed} or later, or until then start kube-ovn-controller with "
-        "--enable-live-migration-optimize=false; then migrate again: kubectl edit deployment "
-        "kube-ovn-controller -n ovn"
+        f"update Kube-OVN to {fixed} or later; or, until then, start kube-ovn-controller with "
+        "--enable-live-migration-optimize=false: kubectl edit deployment kube-ovn-controller -n "
+        "ovn; then migrate again"
     )
 
 

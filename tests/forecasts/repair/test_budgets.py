@@ -125,13 +125,10 @@ WAYS = {
 
 @for_each("name", WAYS)
 def test_the_number_of_pods_and_what_sets_it_are_named(name):
-    """The command is that of the last way, which the words before it name."""
+    """The command is that of the first way, which the words before it name."""
     objects, words, command = WAYS[name]
-    last = (
-        f"Set maxUnavailable: 1 instead of minAvailable, or {words[:1].lower()}{words[1:]}: "
-        f"{command}"
-    )
-    assert remedy(*objects, SHARE) == (last if command else f"{words}{INSTEAD}")
+    first = f"{words}: {command}; or set maxUnavailable: 1 instead of minAvailable"
+    assert remedy(*objects, SHARE) == (first if command else f"{words}{INSTEAD}")
 
 
 @for_each("spec", [{"minAvailable": "100%"}, {"maxUnavailable": 0}, {"maxUnavailable": "0%"}])

@@ -25,5 +25,5 @@ def test_a_webhook_without_a_service_refuses_the_update_of_its_cluster():
     assert "MutatingWebhookConfiguration stale (failurePolicy Fail) calls Service old/capi" in (
         stop.reason
     )
-    assert stop.remedy.endswith("kubectl delete mutatingwebhookconfiguration/stale")
+    assert "it: kubectl delete mutatingwebhookconfiguration/stale; or make" in stop.remedy
     assert upgraded(services_upgraded(EARLY), waiting, known).stops == ()

@@ -73,7 +73,7 @@ def test_a_vm_that_holds_a_gpu_is_shut_down(owners: list[dict[str, Any]], remedy
     of_gpu = node(**FAILED)
     found = device_operators.driver_upgrade(Object(of_gpu), cluster(of_gpu, pod, vmi))
     assert found is not None
-    assert found.remedy.startswith(f"once its work is saved, {remedy}, then")
+    assert found.remedy.startswith(f"once its work is saved, {remedy}; then have the upgrade")
 
 
 def test_a_node_that_is_cordoned_too_does_not_wait_behind() -> None:

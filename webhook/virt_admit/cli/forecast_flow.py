@@ -17,6 +17,7 @@ from virt_admit.cli.html_output import Evidence, OwnerPages
 from virt_admit.cli.multi_cluster import ClusterAnswer
 from virt_admit.cli.options import ClusterOptions, Destination
 from virt_admit.model.kubernetes.kinds import Kind
+from virt_admit.reports import remedy_steps
 from virt_admit.reports.values import as_data
 
 
@@ -33,7 +34,11 @@ class ClusterForecast(NamedTuple):
 
     def render(self, form: str) -> str:
         """Return it as ``text`` or ``json``."""
-        return json.dumps(as_data(self.report()), indent=2) if form == "json" else self.text()
+        return json.dumps(as_data(self.report()), indent=2) if form == "json" else self.screen()
+
+    def screen(self) -> str:
+        """Return the text as a terminal shows it."""
+        return remedy_steps.spread(self.text())
 
     def publish(self, to: Destination, source: ClusterOptions, cluster: AnyCluster) -> None:
         """Print it, or write its pages."""
@@ -80,6 +85,6 @@ def run_each(
         if to.form == "html":
             pages = found.pages(html_output.evidence(source, cluster))
             return ClusterAnswer(code, found.verdicts, pages=pages)
-        return ClusterAnswer(code, found.verdicts, as_data(found.report()), found.text())
+        return ClusterAnswer(code, found.verdicts, as_data(found.report()), found.screen())
 
     return multi_cluster.publish(multi_cluster.ask_each(sources, ask), title, to)

@@ -69,7 +69,7 @@ def full_range(said: str, cluster: Cluster) -> Problem | None:
     keys = names(f'"{key}"' for key, _ in stale)
     remove = (
         f"remove entr{'ies' if several else 'y'} {keys} from {pool.kind} {pool.full_name}"
-        f"{_reserved({pod for _, pod in stale}, cluster)}, or {widen}"
+        f"{_reserved({pod for _, pod in stale}, cluster)}; or {widen}"
     )
     return Problem(f"{what}; {pool.kind} {pool.full_name} still has {gone}", typed(remove, edit))
 

@@ -23,6 +23,7 @@ from virt_admit.model.kubernetes.kinds import (
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.messages import OTHER_WAY
 
 _SHORT: Final[Mapping[Kind, str]] = {
     VM: "vm",
@@ -53,8 +54,13 @@ def argument(name: str) -> str:
 def typed(words: str, command: str, further: str = "") -> str:
     """Return a remedy in words with the command that does it; the words alone if there is none.
 
-    ``further``: later steps and other ways, which the command does not do. It stands before them.
+    ``further``: later steps and other ways, which the command does not do. It stands before them,
+    as before the other ways in ``words``, which a semicolon separates.
     """
+    way = OTHER_WAY.search(words) if command else None
+    if way is not None:
+        others = words[way.end() :]
+        return typed(words[: way.start()], command, f"{others}; {further}" if further else others)
     first = f"{words.rstrip('.')}: {command}" if command else words
     return f"{first}; {further}" if further else first
 

@@ -75,7 +75,7 @@ def remedy(cluster: Cluster) -> str:
     field = {"spec": {"profileCustomizations": {"devEnableEvictionsInBackground": True}}}
     return typed(
         f"{found.kind} {found.full_name} takes a VM that migrates for a failed eviction and evicts "
-        f"the next one. That does not stop by itself: it begins again every {seconds} s. Use the "
-        "profile KubeVirtRelieveAndMigrate, or let it evict in the background",
+        f"the next one. That does not stop by itself: it begins again every {seconds} s. Let it "
+        "evict in the background; or use the profile KubeVirtRelieveAndMigrate",
         merge_patch(KUBE_DESCHEDULER, found.name, found.namespace, field),
     )

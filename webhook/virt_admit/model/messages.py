@@ -70,7 +70,12 @@ def cut(text: str, length: int) -> str:
         return text
     kept = text[: max(length - 1, 0)]
     is_whole = text[len(kept) : len(kept) + 1] in _BORDERS
-    return (kept if is_whole else _without_part(kept, _BORDERS)).rstrip(" ,;:(…") + "…"
+    whole = kept if is_whole else _without_part(kept, _BORDERS)
+    return _OPENED.sub("", whole).rstrip(" ,;:(…") + "…"
+
+
+_OPENED: Final = re.compile(r" \([^()]{0,12}\Z")
+"""The begin of a parenthesis, which says nothing yet."""
 
 
 def shorten(text: str, length: int) -> str:
@@ -306,8 +311,11 @@ def command_of(remedy: str) -> str:
 
 
 def without_command(remedy: str) -> str:
-    """Return the words of a remedy."""
-    return _COMMAND.sub(lambda found: found[2] or "", remedy)
+    """Return the words of a remedy: ways before that with the command stay ways beside it."""
+    found = _COMMAND.search(remedy)
+    if found is None:
+        return remedy
+    return f"{OTHER_WAY.sub(', ', remedy[: found.start()])}{found[2] or ''}"
 
 
 def advice_of(remedy: str) -> str:
@@ -315,7 +323,11 @@ def advice_of(remedy: str) -> str:
     return sentence(without_command(remedy))
 
 
-_COMMAND: Final = re.compile(r": ((?:kubectl|virtctl|helm|virt-admit) [^;]*)(; .*)?\Z")
+TOOLS: Final = "kubectl|virtctl|helm|virt-admit"
+"""What begins a command, as a regular expression."""
+OTHER_WAY: Final = re.compile(r"; (?=or\b)")
+"""What stands between two ways of a remedy, each with its own command."""
+_COMMAND: Final = re.compile(rf": ((?:{TOOLS}) [^;]*)(; .*)?\Z")
 """A command, and what follows it (``typed``)."""
 _MOST_EDITS: Final = 2
 

@@ -47,9 +47,9 @@ def test_the_setting_is_named_with_the_vms_that_it_concerns():
         "refused alike"
     )
     assert found.remedy == (
-        "take the memory limit out of these VMs, or update KubeVirt to 1.6.3 or later, or set "
-        "memoryOvercommit of KubeVirt kubevirt/kubevirt (developerConfiguration) to 100: "
-        "kubectl edit kubevirt kubevirt -n kubevirt"
+        "set memoryOvercommit of KubeVirt kubevirt/kubevirt (developerConfiguration) to 100: "
+        "kubectl edit kubevirt kubevirt -n kubevirt; or update KubeVirt to 1.6.3 or later; or take "
+        "the memory limit out of these VMs"
     )
 
 

@@ -65,7 +65,8 @@ def test_hyperconverged_takes_the_toleration():
 def test_a_label_that_virt_handler_demands():
     found = why(big(taint=None), daemon(role="vms"))
     assert "DaemonSet kubevirt/virt-handler demands label role=vms" in found.reason
-    assert "by spec.workloads.nodePlacement of KubeVirt, or label the node" in found.remedy
+    assert "by spec.workloads.nodePlacement of KubeVirt: kubectl edit kubevirt" in found.remedy
+    assert found.remedy.endswith("; or label the node")
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_a_priority_class_that_does_not_exist():
                 "limits.memory for: compute"
             ),
             (
-                "add a LimitRange to shop with default limits as large as its VMs need, or set "
+                "add a LimitRange to shop with default limits as large as its VMs need; or set "
                 "limits.cpu, limits.memory in the resources of the VM, which ResourceQuota small "
                 "demands"
             ),
@@ -106,8 +106,8 @@ def test_a_priority_class_that_does_not_exist():
         ),
         (
             "maximum memory usage per Container is 4Gi, but limit is 5Gi",
-            "change that limit in the LimitRange, or what the VM requests",
-            "kubectl edit limitrange -n shop",
+            "change that limit in the LimitRange: kubectl edit limitrange -n shop",
+            "; or change what the VM requests",
         ),
         (
             "unable to create new content in namespace shop because it is being terminated",
@@ -142,7 +142,7 @@ def test_kubevirt_may_set_the_limits_that_a_quota_demands():
     assert found.startswith(
         "enable feature gate AutoResourceLimitsGate of KubeVirt kubevirt/kubevirt, so that"
     )
-    assert found.endswith("kubectl edit kubevirt kubevirt -n kubevirt")
+    assert ": kubectl edit kubevirt kubevirt -n kubevirt; or add a LimitRange" in found
     hco = {
         "apiVersion": "hco.kubevirt.io/v1beta1",
         "kind": "HyperConverged",
@@ -248,8 +248,8 @@ def test_a_default_limit_is_below_what_the_vm_asks_for(said, key):
 
     assert found == (
         "raise the default memory limit 2Gi of LimitRange shop/small, which the VM gets because it "
-        "sets none, or set limits.memory of the VM (domain.resources) to at least what its guest "
-        "has: kubectl edit limitrange small -n shop"
+        "sets none: kubectl edit limitrange small -n shop; or set limits.memory of the VM "
+        "(domain.resources) to at least what its guest has"
     )
 
 

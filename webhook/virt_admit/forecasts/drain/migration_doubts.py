@@ -132,8 +132,8 @@ def _of_disks(vmi: Object, cluster: Cluster) -> Problem | None:
     claims = launcher_pod.all_claims(spec)
     if shared := node_local_volumes.host_path_claim(namespace, claims, cluster):
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
-        remedy = f"move claim {shared} to shared storage, or let drains shut the guest down"
-        return Problem(reason, typed(remedy, typed_remedies.shut_down_by_drains(vmi, "None")))
+        down = typed(typed_remedies.SHUT_DOWN, typed_remedies.shut_down_by_drains(vmi, "None"))
+        return Problem(reason, f"move claim {shared} to shared storage; or {down}")
     return drbd_protocols.doubt(namespace, claims, cluster)
 
 

@@ -43,14 +43,14 @@ from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.launcher import left_selectors
 from virt_admit.model.kubevirt.settings import configuration, live_updates, versions
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import command_of, without_command
+from virt_admit.model.messages import command_of
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
 
 UNPIN: Final = "remove the node selector for "
 """How the remedy of a VM begins that names its node."""
 SHUT_DOWN: Final = "let drains shut the guest down"
-"""The alternative of remedies that end with the command of ``shut_down_by_drains``."""
+"""The last way of remedies, whose command is that of ``shut_down_by_drains``."""
 
 
 def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
@@ -65,7 +65,12 @@ def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
 
 def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     if any(tool in problem.remedy for tool in ("kubectl ", "virtctl ")):
-        return problem
+        lasting = problem.remedy.removesuffix(f", or {SHUT_DOWN}")
+        return (
+            problem
+            if lasting == problem.remedy
+            else problem._replace(remedy=_or(lasting, SHUT_DOWN))
+        )
     cause = problem.id.cause if problem.id is not None else problem.cause
     if cause in _PLACES and (host := left_selectors.host(vmi, cluster)):
         return _restarted(problem, vmi, host)
@@ -74,7 +79,7 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     if other is not None:
         return other
     command = problem.command or _COMMANDS.get(cause, _accept_downtime)(problem, owned, cluster)
-    remedy = f"{problem.remedy}{_next_start(owned, command, problem.remedy)}"
+    remedy = problem.remedy
     if not command:  # nothing owns the VMI, so that nothing would start it again
         remedy = (
             f"{remedy.removesuffix(SHUT_DOWN)}{vmis.made_durable(vmi)}"
@@ -82,12 +87,30 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
             else remedy
         )
         command = about("get", vmi, VMI, "-o", "yaml")
-    first, several, rest = remedy.partition(", or ")
-    if several and remedy.startswith(VOLUME_REMEDY):  # the settings are those of the first way
-        whole = typed(first, command, f"or {rest}")
-    else:
-        whole = typed(remedy, command)
-    return problem._replace(remedy=whole, command=command)
+    return problem._replace(remedy=_placed(remedy, command, owned), command=command)
+
+
+def _placed(remedy: str, command: str, vmi: Object) -> str:
+    """Return a remedy with its command behind the way that it carries out."""
+    if remedy.endswith(_OR_STOP) and command.startswith("virtctl stop "):
+        return _or(remedy.removesuffix(_OR_STOP), typed("stop it", command))
+    lasting = remedy.removesuffix(SHUT_DOWN).removesuffix(", or ")
+    if not remedy.endswith(SHUT_DOWN):
+        return typed(f"{remedy}{_next_start(vmi, command, remedy)}", command)
+    if command.startswith(_SHOWING) or "evictionStrategy" not in command:
+        further = f"or {SHUT_DOWN}" if lasting else ""
+        words = lasting or SHUT_DOWN
+        return typed(f"{words}{_next_start(vmi, command, words)}", command, further)
+    return _or(lasting, typed(f"{SHUT_DOWN}{_next_start(vmi, command, SHUT_DOWN)}", command))
+
+
+_OR_STOP: Final = ", or stop it"
+_SHOWING: Final = ("kubectl describe ", "kubectl get ")
+
+
+def _or(remedy: str, other: str) -> str:
+    """Return a remedy with another way, which has a command of its own."""
+    return f"{remedy}; or {other}" if remedy else other
 
 
 _PLACES: Final = (ProblemCause.NO_OTHER_NODE, ProblemCause.NO_ROOM, ProblemCause.NO_TARGET)
@@ -102,8 +125,8 @@ def _restarted(problem: Problem, vmi: Object, host: str) -> Problem:
     )
     why = f"the node selector of its VMI names {host}, which its VM does not"
     command = virtctl("restart", vmi.name, vms.namespace_of(vmi))
-    words = f"{other}, or restart the VM, as {why}" if other else f"restart the VM, as {why}"
-    return problem._replace(remedy=typed(words, command), command=command)
+    remedy = _or(other, typed(f"restart the VM, as {why}", command))
+    return problem._replace(remedy=remedy, command=command)
 
 
 def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
@@ -129,9 +152,8 @@ def _unpinned(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None
     other = rest.removeprefix(", or ").replace(
         SHUT_DOWN, f"stop it until the drain is over ({stop})"
     )
-    unpin = f"{what}{found}{effect}"
-    remedy = ", or ".join(filter(None, (other, unpin)))
-    return problem._replace(remedy=typed(remedy, command), command=command)
+    remedy = typed(f"{what}{found}{effect}", command, f"or {other}" if other else "")
+    return problem._replace(remedy=remedy, command=command)
 
 
 def stopped(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
@@ -159,10 +181,11 @@ def stopped(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     stop, start = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("stop", "start"))
     words = (
-        f"{problem.remedy.removesuffix(SHUT_DOWN)}stop it until {node.name} is uncordoned and "
-        f"start it then ({start}), as a restart now would leave it Pending"
+        f"stop it until {node.name} is uncordoned and start it then ({start}), as a restart now "
+        "would leave it Pending"
     )
-    return problem._replace(remedy=typed(words, stop), command=stop)
+    lasting = problem.remedy.removesuffix(SHUT_DOWN).removesuffix(", or ")
+    return problem._replace(remedy=_or(lasting, typed(words, stop)), command=stop)
 
 
 def _kept_up(problem: Problem, node: str, refusal: str) -> Problem:
@@ -171,9 +194,9 @@ def _kept_up(problem: Problem, node: str, refusal: str) -> Problem:
     """
     words = problem.remedy.removesuffix(SHUT_DOWN).removesuffix(", or ")
     keep = f"do not restart the VM before, as {node} would refuse it too ({refusal})"
-    words = f"{words}, and {keep}" if words else keep
     command = problem.command or kubectl("describe", NODE, node)
-    return problem._replace(remedy=typed(words, command), command=command)
+    remedy = typed(words, command, keep) if words else typed(keep, command)
+    return problem._replace(remedy=remedy, command=command)
 
 
 def _with_owner(vmi: Object, cluster: Cluster) -> Object:
@@ -219,9 +242,8 @@ def or_migrates(remedy: str, vmi: Object) -> str:
     restart, migrate = (
         virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("restart", "migrate")
     )
-    words = without_command(remedy)
     strategy = f"evictionStrategy LiveMigrate, which takes effect after its restart ({restart})"
-    return typed(f"{words}, or {strategy}, or migrate it before the drain ({migrate})", command)
+    return f"{remedy}; or {strategy}; or migrate it before the drain ({migrate})"
 
 
 def shut_down_by_drains(vmi: Object, strategy: str) -> str:

@@ -50,7 +50,7 @@ def with_mover(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
         stays = vmis.migratable(vmi) is False
         does = "stop it for the drain" if stays else "migrate it by hand"
         way = typed(
-            f"{does}, or delete it as a decision, after checking that its guest is not needed any "
+            f"{does}; or, as a decision, delete it after checking that its guest is not needed any "
             "more",
             virtctl("stop" if stays else "migrate", vmi.name, vms.namespace_of(vmi)),
         )

@@ -185,8 +185,8 @@ def _attended(vmi: Object, said: Strategy, cluster: Cluster) -> Reaction:
         "" if unlisted(cluster, POD) or _mover_pods(cluster) else ". It has no pod in this cluster"
     )
     remedy = (
-        "repair that controller; until then migrate the VM by hand, or drain its guest node and "
-        "delete the VMI"
+        "repair that controller, and migrate the VM by hand until then; or drain its guest node "
+        "and delete the VMI"
     )
     return Reaction(Effect.EXTERNAL, said, f"{reason}{where}", remedy, ProblemCause.MOVER_IDLE)
 

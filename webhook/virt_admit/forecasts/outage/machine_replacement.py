@@ -262,15 +262,11 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
 
 
 def _undrain(machine: Object, kind: Kind, node: str) -> str:
-    or_limit = (
-        f", or set nodeDrainTimeout of {machine_drain.limited_by(machine)}"
-        if kind is CAPI_MACHINE
-        else ""
-    )
+    limited = kind is CAPI_MACHINE
     return typed(
-        f"as a decision, confirm that {node} is powered off, then end the drain of its "
-        f"Machine{or_limit}",
+        f"as a decision, confirm that {node} is powered off, then end the drain of its Machine",
         about("annotate", machine, kind, f"{_UNDRAINED[kind]}="),
+        f"or set nodeDrainTimeout of {machine_drain.limited_by(machine)}" if limited else "",
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from virt_admit.model import releases
@@ -160,3 +160,22 @@ def _values(labels: Mapping[str, str], prefix: str) -> frozenset[str]:
 
 def _keys(labels: Mapping[str, str], prefix: str) -> frozenset[str]:
     return frozenset(key.removeprefix(prefix) for key in labels if key.startswith(prefix))
+
+
+_MODELS: Final = ("host model ", "CPU model ")
+_FEATURE: Final = "CPU feature "
+_FEW: Final = 2
+
+
+def models_first(causes: Sequence[str]) -> list[str]:
+    """Return causes with a CPU model before others, and many CPU features as one: they follow from
+    the model.
+    """
+    features = [each for each in causes if each.startswith(_FEATURE) and "(" not in each]
+    others = [each for each in causes if each not in features]
+    if len(features) <= _FEW:
+        return list(causes)
+    listed = names([each.removeprefix(_FEATURE) for each in features], 60)
+    models = [each for each in others if each.startswith(_MODELS)]
+    others = [each for each in others if each not in models]
+    return [*models, f"CPU features {listed}", *others]

@@ -137,7 +137,7 @@ class Contest(NamedTuple):
         """
         words, kubectl, command = remedy.partition(": kubectl ")
         more = f"; as {names(self.waiting)} may start there first, also free room or add a node"
-        return f"{words}{more if self.waiting else ''}{kubectl}{command}"
+        return f"{words}{kubectl}{command}{more if self.waiting else ''}"
 
 
 def contest(pod: Pod, node: str, opens: Callable[[str], bool], cluster: Cluster) -> Contest:

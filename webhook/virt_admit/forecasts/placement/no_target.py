@@ -9,7 +9,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates, headroom, pod_networks, virt_handlers
 from virt_admit.forecasts.placement.absent import owed_nodes, unready_nodes
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.forecasts.placement.common_model import host_only, other_model
+from virt_admit.forecasts.placement.common_model import host_only, models_first, other_model
 from virt_admit.forecasts.placement.components import (
     left_taints,
     missing_networks,
@@ -454,7 +454,7 @@ def _told(refusals: Mapping[str, str], lacked: str = "") -> str:
         else:
             every.append(f"{cause} ({names(nodes, 60)})")
     every += [f"{limit} on {names(nodes, 60)}" for limit, nodes in full.items()]
-    return names(every, noun="cause")
+    return names(models_first(every), noun="cause")
 
 
 def _has_no_room(item: tuple[str, str]) -> tuple[bool, str]:

@@ -131,7 +131,7 @@ def _shortage(
     return Problem(reason, way, id=problem, command=command)
 
 
-_OR_AAQ: Final = ", or count VMs with an ApplicationAwareResourceQuota"
+_OR_AAQ: Final = "; or count VMs with an ApplicationAwareResourceQuota"
 
 
 def migration_refusal(vmi: Object, cluster: Cluster) -> str:
@@ -148,7 +148,7 @@ def migration_refusal(vmi: Object, cluster: Cluster) -> str:
     return ""
 
 
-_OWN: Final = "change what the pod requests, or the LimitRange"
+_OWN: Final = "change the LimitRange; or change what the pod requests"
 
 
 def _edit(ranges: Sequence[Object], namespace: str) -> str:

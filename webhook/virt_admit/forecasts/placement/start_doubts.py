@@ -116,9 +116,8 @@ def drivers(
         if not driver:  # a fault of the driver is that of all nodes
             continue
         command = shell("kubectl", "cordon", argument(name))
-        ways = typed(
-            f"{node_drivers.words(driver, name, cluster)}; or cordon {name} until then", command
-        )
+        until = typed(f"or cordon {name} until then", command)
+        ways = f"{node_drivers.words(driver, name, cluster)}; {until}"
         return Problem(f"kube-scheduler may choose {name}, and {why}", ways)
     return None
 

@@ -331,10 +331,8 @@ def end_of_absence(pool: Object, nodes: Sequence[Object], cluster: Cluster) -> s
         if known := _known_way_back(node, cluster):
             words, kubectl, rest = known.partition(": kubectl ")
             others = [each.name for each in nodes if each is not node]
-            return (
-                f"{capital(words)}{f'; then see to {names(others)}' if others else ''}{kubectl}"
-                f"{rest}"
-            )
+            then = f"; then see to {names(others)}" if others else ""
+            return f"{capital(words)}{kubectl}{rest}{then}"
     cordoned = [node.name for node in nodes if node.at("spec", "unschedulable").boolean]
     broken = [node for node in nodes if node.name not in cordoned]
     if not broken:

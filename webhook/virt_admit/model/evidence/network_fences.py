@@ -38,6 +38,10 @@ _REFUSED: Final = re.compile(
 """What a client gets from Ceph that is on its blocklist: ESHUTDOWN."""
 
 
+NEXT_TIME: Final = "; for the next time: "
+"""Begins the last step of the remedy."""
+
+
 class WrongFence(NamedTuple):
     """A fence that cuts off a node for which it was not set."""
 
@@ -72,12 +76,15 @@ class WrongFence(NamedTuple):
     def remedy(self) -> str:
         """What ends it, with the command and what comes after it."""
         then = (
-            f"see that ceph osd blocklist ls does not name {names(self.cidrs)} any more, and start "
-            "the guests again. Rook 1.20 and later sets none by itself: with it, taint a lost node "
-            "only once it is off for certain"
+            f"then see that ceph osd blocklist ls does not name {names(self.cidrs)} any more, and "
+            "start the guests again"
         )
         if self._is_tainted:
-            then += f". Keep the NetworkFence itself until {self.meant.name} has lost its taint"
+            then += f"; keep the NetworkFence itself until {self.meant.name} has lost its taint"
+        then += (
+            f"{NEXT_TIME}Rook 1.20 and later sets none by itself, so taint a lost node only once "
+            "it is off for certain"
+        )
         return f"{self.lifted}; {then}"
 
     @property

@@ -111,9 +111,8 @@ def _waiting(
             )
             yield StandingOrder(upgrade, why, typed(way, about("edit", upgrade, kind)), True)
             return
-    way = typed(
-        "Let what it waits for become healthy, or correct its checks", about("edit", upgrade, kind)
-    )
+    edit = typed("correct its checks", about("edit", upgrade, kind))
+    way = f"Let what it waits for become healthy; or {edit}"
     yield StandingOrder(upgrade, f"{name} begins: it is {what}", way, False)
 
 

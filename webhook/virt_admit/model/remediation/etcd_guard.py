@@ -121,7 +121,7 @@ def replacement(machine: Object, cluster: Cluster) -> tuple[str, str]:
     activate = merge_patch(
         CONTROL_PLANE_SET, found.name, found.namespace, {"spec": {"state": "Active"}}
     )
-    do = f"Check its template and activate it, which is for good, or {by_hand}"
+    do = f"Check its template and activate it, which is for good; or {by_hand}"
     return f"{known} is Inactive, {never}", f"{leave}. {typed(do, activate)}"
 
 

@@ -112,7 +112,7 @@ def vm_causes(plan: Plan) -> Iterator[PageCause]:
 def _vm_cause(row: Forecast, node: str) -> tuple[PageCause, str]:
     command = row.problems[0].command if row.problems else ""
     item = CauseItem(shown(_name, row), node, command)
-    words = row.remedy.removesuffix(f": {command}") if command else row.remedy
+    words = row.remedy.replace(f": {command}", "", 1) if command else row.remedy
     level, word = LEVEL_OF[row.outcome], in_words(row.outcome)
     return PageCause(level, word, "", row.reason, words, (item,)), row.vmi.name
 

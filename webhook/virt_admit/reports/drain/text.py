@@ -132,9 +132,11 @@ def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) 
             same = told.setdefault(row.remedy, vm)
             is_told = same != vm and len(row.remedy) >= _LONG
             words = f"the same as for {same}" if is_told else row.remedy
-            yield f"  {'':{width}}  {'':{name_width}}  to do: {words}"
+            yield f"{_INDENT}to do: {words}"
 
 
+_INDENT: Final = "      "
+"""Of a remedy, whose commands are long: more would break them on a narrow terminal."""
 _LONG: Final = 60
 """A reason or a remedy of so many characters is written once."""
 

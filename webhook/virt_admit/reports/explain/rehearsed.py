@@ -38,6 +38,12 @@ def because(upgrade: Rehearsal, node: str = "") -> str | None:
     return next(iter(reasons), None)
 
 
+def of_pools(upgrade: Rehearsal, node: str) -> tuple[str, ...]:
+    """Return why a pool stops an upgrade, if that is about a node of it."""
+    whole = (stop.reason for stop in upgrade.stops if not stop.node)
+    return tuple(reason for reason in whole if mentions(reason, node))
+
+
 def unread(cluster: Cluster) -> tuple[str, ...]:
     """Return what could not be read, so that it cannot be determined whether the update of the
     nodes completes.

@@ -154,7 +154,9 @@ _ANSWERS: Final = {
 
 
 def _actors(one: Outage) -> Iterator[str]:
-    groups: dict[tuple[str, str], list[str]] = {}
+    """Yield what each check does, with what makes it act unless the VMs below have that remedy."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    told = [vm.remedy for vm in one.vms] + [lost.remedy for _, lost in one.stranded]
     for actor in one.actors:
         if any((actor.waits or actor.says) in why for why in one.because):
             continue
@@ -171,9 +173,13 @@ def _actors(one: Outage) -> Iterator[str]:
             by, then = ("", f": {how}") if sentence else (f" by {how}" if how else "", "")
             does = "frees" if actor.certain else "may free"
             what = f"{does} the pods{by} {when}{then}"
-        groups.setdefault((actor.check, what), []).append(actor.node)
-    for (check, what), nodes in groups.items():
+        said = not one.vms or any(actor.remedy in each for each in told)
+        remedy = actor.remedy if actor.refuses and not said else ""
+        groups.setdefault((actor.check, what, remedy), []).append(actor.node)
+    for (check, what, remedy), nodes in groups.items():
         yield f"  {line(check)} ({names(dict.fromkeys(nodes))}) {line(what)}"
+        if remedy:
+            yield f"    to do: {remedy}"
 
 
 def _counted(number: int, outcome: LossOutcome) -> str:

@@ -98,7 +98,7 @@ def _of_trial(plan: Object, condition: Field, context: Context) -> Findings:
     quota = demanding_quotas.of_job(job, cluster) if job is not None else None
     if quota is not None and job is not None:
         command = kubectl("describe", RESOURCE_QUOTA, quota.quota, quota.namespace)
-        add = "Add one as large as VMs there need"
+        add = "Add one with defaults that are enough for the VMs there"
         newer = f"{add}, or install Forklift 2.7.7 or later, whose pods set them"
         texts = [
             f"{begin}: Job {job.full_name} has no pod, as {quota.brief}. {newer}",

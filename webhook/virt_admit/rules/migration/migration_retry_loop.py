@@ -152,7 +152,7 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
         return f"CPU model {model} is obsolete. Choose another model."
     if place is not None:
         way = typed_remedies.stopped(place, vmi, context.cluster) or place
-        return f"{place.reason}; {way.remedy.removesuffix(f': {way.command}')}"
+        return f"{place.reason}; {messages.without_command(way.remedy)}"
     failure = _failure(last)
     if vm_states_failures.is_of_launcher(vmi, context.cluster):
         fails = launcher_changes.words(vmi, context.cluster)

@@ -11,6 +11,7 @@ days, and no node is drained.
 from virt_admit.forecasts.upgrade.pools import away_nodes
 from virt_admit.model.kubernetes.cluster import Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_CONFIG_POOL, NODE
+from virt_admit.model.messages import advice_of, command_of
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule
 
 
@@ -44,13 +45,9 @@ def check(pool: Object, context: Context) -> Findings:
         yield from unread
         return
     path = pool.at("status", "unavailableMachineCount").path
-    remedy, _, command = held.remedy.partition(": kubectl ")
+    remedy, command = advice_of(held.remedy), command_of(held.remedy)
     most = check.room(path) - len(remedy) - 3
     reason = cut(held.reason.replace(f"MachineConfigPool {pool.name}", "it", 1), max(most, 87))
     yield Finding(
-        path,
-        f"{reason}. {remedy}.",
-        value=pool.name,
-        problem=held.problem,
-        command=f"kubectl {command}" if command else "",
+        path, f"{reason}. {remedy}", value=pool.name, problem=held.problem, command=command
     )

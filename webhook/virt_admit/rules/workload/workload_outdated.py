@@ -12,11 +12,13 @@ from collections import Counter
 from collections.abc import Collection
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
+from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.workload_updates import Reach, Update
+from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import migrations
-from virt_admit.model.messages import count, cut
+from virt_admit.model.messages import count, cut, shorten
 from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
@@ -76,13 +78,23 @@ def check(kubevirt: Object, context: Context) -> Findings:
             moves = "moves them when it drains their nodes"
             why = f"the upgrade of Harvester, which is under way, {moves}."
     else:
-        why = "updates are switched off. List LiveMigrate."
+        why = f"updates are switched off. {_list(context.cluster)}"
     yield Finding(
         number.path,
         f"{count(outdated, 'VM')} {'runs' if outdated == 1 else 'run'} an outdated launcher: {why}",
         max_action=Action.AUDIT if goes_on else Action.DENY,
         command="virt-admit drain --all" if methods else "",
     )
+
+
+def _list(cluster: Cluster) -> str:
+    """Return the remedy where no method is listed: a method starts the migrations at once."""
+    for vmi in workload_updates.outdated(cluster):
+        target = candidates.target(vmi, cluster, moves=True)
+        if failing := failed_starts.doubt(vmi, target, cluster):
+            cause = shorten(failing.reason, 160).rstrip(".")
+            return f"List LiveMigrate once {vmi.full_name} can migrate: now {cause}."
+    return "List LiveMigrate."
 
 
 def _reasons(methods: frozenset[str], cluster: Cluster) -> Counter[str]:

@@ -132,7 +132,6 @@ def command(budget: Object, found: PodOwner | None, cluster: Cluster) -> str:
 
 
 def commanded(remedy: str, told: str) -> str:
-    """Return a remedy whose first way has this command, with that way at its end."""
+    """Return a remedy whose first way has this command."""
     first, _, others = remedy.rstrip(".").partition(", or ")
-    way = f"{others}, or {first[:1].lower()}{first[1:]}" if others else first
-    return typed(f"{way[:1].upper()}{way[1:]}", told)
+    return typed(first, told, f"or {others}" if others else "")

@@ -106,7 +106,7 @@ def _own_domain(eviction: PodEviction, label: str) -> OperatorAnswer | None:
     )
     cordoned = [host for host in hosts if _is_cordoned(host, eviction.cluster)]
     first = (
-        f"Let {osds} start: {shell('kubectl', 'uncordon', *map(argument, cordoned))}. Then"
+        f"Let {osds} start: {shell('kubectl', 'uncordon', *map(argument, cordoned))}; then"
         if cordoned
         else f"Repair {osds}, then"
     )

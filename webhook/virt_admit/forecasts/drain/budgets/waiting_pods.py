@@ -181,9 +181,10 @@ def _way_out(pod: Object, placed: str, here: str, cluster: Cluster) -> str:
     if cordon is not None and not cordon.uncordon:
         return first
     give_up = typed(
-        f"As a decision, give the drain of {here} up", shell("kubectl", "uncordon", argument(here))
+        f"or, as a decision, give the drain of {here} up",
+        shell("kubectl", "uncordon", argument(here)),
     )
-    return f"{first}. {give_up}"
+    return f"{first}; {give_up}"
 
 
 def _elsewhere(pod: Object, placed: str, cluster: Cluster) -> str:
@@ -200,14 +201,14 @@ def _elsewhere(pod: Object, placed: str, cluster: Cluster) -> str:
     ):
         own = place.words if place is not None else "the nodePlacement of its infra"
         words = (
-            f"Let KubeVirt's components run on other nodes by {own}, or add a control-plane node"
+            f"Let KubeVirt's components run on other nodes by {own}; or add a control-plane node"
         )
         return typed(words, place.edit if place is not None else "")
     words = (
-        "Add a control-plane node, or let KubeVirt's components run on workers, too: without "
-        f"{place.words} they demand control-plane nodes"
+        f"Let KubeVirt's components run on workers, too: without {place.words} they demand "
+        "control-plane nodes"
     )
-    return typed(words, place.patch({}))
+    return typed(words, place.patch({}), "or add a control-plane node")
 
 
 # --- nodes that come back -------------------------------------------------------------------------

@@ -53,11 +53,9 @@ class KeptVolumes(NamedTuple):
     def remedy(self) -> str:
         """What ends the wait."""
         who = names([pod.full_name for pod in self.pods], 120)
-        way = (
-            f"keep pod {who} off this node, or set nodeVolumeDetachTimeout; or, as the drain is "
-            "over, wait for no volume"
-        )
-        return typed(way, about("annotate", self.machine, CAPI_MACHINE, f"{_EXCLUDE}="))
+        skip = about("annotate", self.machine, CAPI_MACHINE, f"{_EXCLUDE}=")
+        over = typed("or, as the drain is over, wait for no volume", skip)
+        return f"keep pod {who} off this node; or set nodeVolumeDetachTimeout; {over}"
 
 
 def _stays(pod: Object) -> bool:

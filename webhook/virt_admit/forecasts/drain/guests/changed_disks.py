@@ -326,9 +326,9 @@ def safe(other: str, obj: Object, cluster: Cluster) -> str:
     if not first or other.startswith(DO_NOT):
         return first or other
     see, repair = command_of(other), command_of(first)
-    words_of = f"{other.removesuffix(f': {see}')} ({see})" if see else other.rstrip(".")
+    words_of = other.replace(f": {see}", f" ({see})", 1) if see else other.rstrip(".")
     then = _IN_WORDS.sub(lambda found: "" if _ends(found[0], obj) else found[0], words_of)
-    return typed(f"{first.removesuffix(f': {repair}')}; after that, {then}", repair)
+    return typed(first.removesuffix(f": {repair}"), repair, f"after that, {then}")
 
 
 def _ends(text: str, obj: Object) -> bool:

@@ -12,7 +12,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components.drivers import shared_taints
-from virt_admit.model.commands import typed, virtctl
+from virt_admit.model.commands import virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import command_of, without_command
+from virt_admit.model.messages import command_of
 
 READS: Final[Reads] = union(candidates.READS, shared_taints.READS)
 _BEFORE: Final = ", but not before "
@@ -49,7 +49,10 @@ def guarded(remedy: str, vmi: Object, cluster: Cluster) -> str:
     restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
     if restart not in remedy or _BEFORE in remedy or not (clause := _by_taint(vmi, cluster)):
         return remedy
-    return typed(f"{without_command(remedy)}{clause}", command_of(remedy))
+    words, _, further = remedy.partition(f": {command_of(remedy)}")
+    if command_of(remedy) and (restart in words or command_of(remedy) == restart):
+        return f"{words}{clause}: {command_of(remedy)}{further}"
+    return f"{remedy}{clause}"
 
 
 def refusal(node: str, target: SchedulingTarget, cluster: Cluster) -> str:

@@ -102,7 +102,7 @@ def _away(vmi: Object, cluster: Cluster) -> _Way:
     if vmis.migratable(vmi) is not True or no_target.nowhere_to_go(vmi, cluster) is not None:
         return _Way()
     return _Way(
-        "migrate the VM to another node, or ", virtctl("migrate", vmi.name, vms.namespace_of(vmi))
+        "migrate the VM to another node; or ", virtctl("migrate", vmi.name, vms.namespace_of(vmi))
     )
 
 
@@ -126,7 +126,7 @@ def _cordoned(node: Object, away: _Way, cluster: Cluster) -> Problem:
     emptied = cordoners.is_emptied(node.name, cluster)
     end = " once its drain is over" if emptied else ", if its maintenance is over"
     first = f"uncordon {node.name}{end}"
-    words = f"{first}, or migrate the VM to another node" if away.words else first
+    words = f"{first}; or migrate the VM to another node" if away.words else first
     return Problem(reason, typed(words, shell("kubectl", "uncordon", argument(node.name))))
 
 
@@ -208,4 +208,4 @@ def _tainted(
         command = untaint
     if not unplug:
         ways.append("shut the VM down in an orderly way")
-    return Problem(reason, typed(f"{away.words}{', or '.join(ways)}", away.command or command))
+    return Problem(reason, typed(f"{away.words}{'; or '.join(ways)}", away.command or command))

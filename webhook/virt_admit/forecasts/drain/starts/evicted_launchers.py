@@ -173,8 +173,8 @@ def _cause(vm: Object, found: LauncherEvictions, cluster: Cluster) -> tuple[str,
     node = found.node or "its node"
     if low := _NODE_LOW.search(found.message):
         words = (
-            f"free {low[1]} on {node}, or let the VM request as much as it uses: see what runs "
-            "there besides VMs"
+            f"free {low[1]} on {node}: see what runs there besides VMs; or let the VM request "
+            "as much as it uses"
         )
         command = kubectl("describe", NODE, found.node) if found.node else ""
         return said, typed(words, command) if command else words
@@ -205,4 +205,4 @@ def _of_limit(vm: Object, said: str, cluster: Cluster) -> tuple[str, str]:
     ]
     if limit is not None and limit.by:
         ways.append(f"raise the default of LimitRange {limit.by}")
-    return because, typed(", or ".join(ways), about("edit", vm, kinds.of(vm) or VMI))
+    return because, typed("; or ".join(ways), about("edit", vm, kinds.of(vm) or VMI))

@@ -269,8 +269,8 @@ def _way_out(webhook: Webhook, refusing: Sequence[Webhook]) -> str:
         (each.configuration.kind.lower(), each.configuration.name) for each in refusing
     )
     names = [f"{kind}/{argument(name)}" for kind, name in found]
-    words = (
-        f"exclude namespace {webhook.service[0]} by the namespaceSelector of these configurations, "
-        "or delete them and let their owner make them again"
+    again = "or delete these configurations and let their owner make them again"
+    return (
+        f"exclude namespace {webhook.service[0]} by the namespaceSelector of these configurations; "
+        f"{typed(again, shell('kubectl', 'delete', *names))}"
     )
-    return typed(words, shell("kubectl", "delete", *names))

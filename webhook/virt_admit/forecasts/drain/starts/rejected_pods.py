@@ -230,7 +230,7 @@ def _of_cores(vm: Object, begin: str, asked: int, threads: int) -> Problem:
         )
         ways.append(f"let KubeVirt fill it up to an even number ({gate})")
     command = kubectl("edit", VM, vm.name, vms.namespace_of(vm))
-    return Problem(reason, typed(", or ".join(ways), command), ProblemCause.NOT_REPORTED)
+    return Problem(reason, typed("; or ".join(ways), command), ProblemCause.NOT_REPORTED)
 
 
 def _rejected(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:

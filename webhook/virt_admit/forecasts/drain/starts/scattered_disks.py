@@ -38,13 +38,13 @@ def remedy(
         )
         return typed(words, kubectl("edit", VM, vm, namespace), further)
     kind = DATA_VOLUME.kind if filled is not None else "claim"
-    begin = f"{found.first} and " if found.first else ""
-    words = f"{begin}make disk {again} again, which is to lie where {first} does ({where})"
     how = (
-        f"{words}: delete its {kind} while the VM is stopped, if its data can be imported or "
-        "restored"
+        f"make disk {again} again, which is to lie where {first} does ({where}): delete its {kind} "
+        "while the VM is stopped, if its data can be imported or restored"
     )
+    if found.command:
+        return typed(found.first, found.command, f"then {how}")
     shown = kubectl(
         "get", DATA_VOLUME if filled is not None else PVC, again, namespace, "-o", "yaml"
     )
-    return typed(how, found.command or shown)
+    return typed(f"{found.first} and {how}" if found.first else how, shown)

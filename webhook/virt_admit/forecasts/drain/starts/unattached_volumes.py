@@ -231,7 +231,7 @@ def _out_of_reach(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Pro
         remedy = f"restart the VM {place.words} (node selector {label})"
         if vmis.owner(vmi, VM.kind):
             return _elsewhere(vmi, where, label, command, cluster)
-    return _apart(where, vmi, typed(f"{remedy}, or unplug the volume", command))
+    return _apart(where, vmi, f"{remedy}; or {typed('unplug the volume', command)}")
 
 
 def _elsewhere(vmi: Object, where: str, label: str, unplugs: str, cluster: Cluster) -> Problem:
@@ -242,7 +242,7 @@ def _elsewhere(vmi: Object, where: str, label: str, unplugs: str, cluster: Clust
     data = {"spec": {"template": {"spec": {"nodeSelector": {key: value}}}}}
     namespace = vms.namespace_of(vmi)
     then = f"which takes effect after its restart ({virtctl('restart', vmi.name, namespace)})"
-    ways = f"give the VM node selector {label}, {then}, or unplug the volume ({unplugs})"
+    ways = f"give the VM node selector {label}, {then}; or unplug the volume ({unplugs})"
     remedy = typed(ways, merge_patch(VM, vmi.name, namespace, data))
     remedy = restart_guard.guarded(remedy, vmi, cluster)
     return _apart(where, vmi, changed_disks.safe(remedy, vmi, cluster))

@@ -422,8 +422,8 @@ def _another(claim: Object, why: str, work: FillingPods, cluster: Cluster) -> Pr
     )
     if free and not other:
         ways = (
-            f"{free}; or create a class that has a provisioner, set scratchSpaceStorageClass of "
-            f"CDI to it, {again}"
+            "create a class that has a provisioner, set scratchSpaceStorageClass of CDI to it, "
+            f"{again}; or {free}"
         )
         return waiting_disks.stuck(why, ways, scratch_claims.setting("", cluster))
     ways = (

@@ -25,6 +25,7 @@ from virt_admit.forecasts.placement import candidates, start_doubts, virt_handle
 from virt_admit.forecasts.placement.components import refused_owners, unattached_networks
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.evidence import network_fences
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VM, VMI
@@ -192,15 +193,18 @@ def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     lasts = vm_states_times.lasting(clock.instant(pod.created), cluster)
     begin = f"its pod{f' on {on}' if on else ''} has not started {lasts}"
     cordoned = " cordon " in command_of(fault.remedy)
+    now, mark, later = fault.remedy.partition(network_fences.NEXT_TIME)
+    # two guests must not have one disk
+    when = "on the same condition, to run the VM elsewhere," if mark else ""
+    when = when or "to run the VM elsewhere without that,"
     again = (
-        f". To run the VM elsewhere without that, {'' if cordoned else f'cordon {on}, then '}stop "
-        "it and start it again"
+        f"; or, {when} {'' if cordoned else f'cordon {on}, then '}stop it and start it again"
         if elsewhere(vmi, cluster)
         else ""
     )
     shown = len(begin) + len(fault.brief) < _BRIEF_TEXT
     brief = f"{begin}: {fault.brief}" if shown else fault.brief
-    remedy = f"{fault.remedy}{again}"
+    remedy = f"{now}{again}{mark}{later}"
     return Problem(f"{begin}: {fault.words}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 

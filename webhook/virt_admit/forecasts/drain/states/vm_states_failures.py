@@ -213,13 +213,13 @@ def _more_time(vmi: Object, settings: MigrationSettings | None, cluster: Cluster
     counted = migration_timeouts.counts_disks(cluster)
     if counted or settings is None:
         counts = ", which counts for each GB of its disks too" if counted else ""
-        return f"{VOLUME_REMEDY}{counts}, or give migrations more bandwidth"
+        return f"{VOLUME_REMEDY}{counts}; or give migrations more bandwidth"
     enough = migration_timeouts.sufficient(vmi, settings)
     to = f" to {enough} or more" if enough else ""
     fixed = versions.Feature.COPIED_DISKS_COUNT.since
     former = [each.source for each in migrations.copies(vmi)]
     cancel = f"name {names(former)} in the VM again, which ends the copy" if former else ""
-    return ", or ".join(
+    return "; or ".join(
         filter(
             None,
             (

@@ -168,11 +168,11 @@ def own_node_remedy(vmi: Object, scheduler: str) -> str:
             f"{enable}, see that the label kubernetes.io/hostname of each node is its own, then "
             "migrate again"
         )
-    other = "or remove schedulerName from the VM, which takes effect at its next start"
-    return typed(
-        f"{enable}, {other}; then migrate again",
+    other = typed(
+        "or remove schedulerName from the VM, which takes effect at its next start",
         kubectl("edit", VM, vmi.name, vms.namespace_of(vmi)),
     )
+    return f"{enable}; {other}; then migrate again"
 
 
 def no_target(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:

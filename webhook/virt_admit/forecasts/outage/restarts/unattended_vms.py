@@ -30,7 +30,10 @@ def why_and_remedy(
     acting = _acting(node, coverage)
     why, way = _unattended(node, coverage), acting
     if fence_taints.fence_command(node) not in acting:
-        way = f"{acting}; or, {_by_hand(node, loss.cluster)}"
+        by_hand, lost = _by_hand(node, loss.cluster), virt_handlers.is_lost(loss.cluster, node)
+        # a check that does not exist yet is late for a node that is lost
+        now = lost and not any(actor.refuses for actor in coverage.actors)
+        way = f"{by_hand}; or {acting}" if now else f"{acting}; or, {by_hand}"
     if bound:
         why = f"{why}; and no other node can run it: {bound}"
         way = f"{lost_storage.elsewhere(pod, loss)}, and {acting}"

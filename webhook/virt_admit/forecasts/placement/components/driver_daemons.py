@@ -145,7 +145,7 @@ def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> Absen
         setting = _setting(driver, daemon, (), cluster)
         where = setting.where if driver == HANDLER else ""
         remedy = typed(
-            f"let it run on {node}: change what it demands{where}, or label the node",
+            f"let it run on {node}: change what it demands{where}; or label the node",
             setting.command if where else described,
         )
         return AbsentPod(f"{begin} demands {names(demands, 200)}", remedy)

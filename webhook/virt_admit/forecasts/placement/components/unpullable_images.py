@@ -69,7 +69,7 @@ def of_target(pod: Object, vmi: Object, cluster: Cluster) -> Problem | None:
             )
             what = f"{asked}, instead of what the source pod runs{instead}"
             restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
-            return Problem(what, typed(f"{_RESTART}, or update KubeVirt", restart))
+            return Problem(what, typed(f"{_RESTART}; or update KubeVirt", restart))
         said = _told(pod, image, cluster, message) if "@sha256:" in image else ""
         if said:
             why = "is no longer in its registry"
@@ -94,11 +94,14 @@ def _stop(vmi: Object, own: Sequence[str], others: Sequence[str]) -> str:
     node, whereas one that is restarted has its image as a digest again.
     """
     there = vms.namespace_of(vmi)
-    before = f"do the same with {names(others)} before a drain" if others else ""
+    before = f"then do the same with {names(others)} before that drain" if others else ""
     pulls = f", unless {names(own)} cannot be pulled either" if own else ""
     restart = virtctl("restart", vmi.name, there)
-    once = f"if no other node is drained, {_RESTART}{pulls} ({restart})"
-    further = "; ".join(filter(None, (before, once, "without that disk, it can migrate")))
+    spare = (
+        "or, if the VM can do without that disk, remove it and restart the VM, to migrate it then"
+    )
+    once = f"or, if no other node is drained after this one, {_RESTART}{pulls} ({restart})"
+    further = "; ".join(filter(None, (before, spare, once)))
     return typed("stop the VM for the drain", virtctl("stop", vmi.name, there), further)
 
 

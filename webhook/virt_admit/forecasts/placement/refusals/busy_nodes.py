@@ -190,7 +190,7 @@ def _cordoned(
         now = typed(
             f"uncordon {name} to let the VM start now", shell("kubectl", "uncordon", argument(name))
         )
-        then = f"{now}. To end what keeps it cordoned, {cordon.remedy}"
+        then = f"{now}; to end what keeps it cordoned, {cordon.remedy}"
     elif nodes and all(map(maintenance_updates.is_requested, nodes)):
         then = typed(*maintenance_updates.way_back(*nodes))
     command = "" if cordon.remedy else shell("virt-admit", "explain", f"node/{name}")

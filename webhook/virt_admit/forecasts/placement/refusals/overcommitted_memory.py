@@ -64,7 +64,7 @@ def of(vmi: Object, said: str, cluster: Cluster) -> Problem | None:
     alike = f". The next pods of {names(others, 80)} are refused alike" if others else ""
     update = ""
     if release is not None and release < _REPAIRED:
-        update = f", or update KubeVirt to {_REPAIRED} or later"
+        update = f"; or update KubeVirt to {_REPAIRED} or later"
     remedy = typed(*_raise(update, kubevirt, cluster))
     why = f"{reason}{alike}"
     return Problem(why, remedy, ProblemCause.NOT_CREATED, brief=reason)
@@ -81,7 +81,7 @@ def _raise(update: str, kubevirt: Object, cluster: Cluster) -> tuple[str, str]:
     else:
         where = f"memoryOvercommit of KubeVirt {kubevirt.full_name} (developerConfiguration)"
         command = kubectl("edit", KUBEVIRT, kubevirt.name, kubevirt.namespace)
-    return f"take the memory limit out of these VMs{update}, or set {where} to {_WHOLE}", command
+    return f"set {where} to {_WHOLE}{update}; or take the memory limit out of these VMs", command
 
 
 def _ratio(kubevirt: Object) -> int | None:

@@ -61,7 +61,7 @@ def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     if not own:
         by = ", on OpenShift by a KubeletConfig" if unlisted(cluster, MACHINE_CONFIG_POOL) else ""
         way = f"set {_STATIC} (with reserved CPUs) in the kubelet of a drained node{by}"
-        return Problem("", f"{way}, so that virt-handler labels it, or {_WITHOUT}", command=labels)
+        return Problem("", f"{way}, so that virt-handler labels it; or {_WITHOUT}", command=labels)
     settings = [kubelet_configs.selected(each, pools) for each in _static(cluster)]
     for each in settings:
         if here := [pool for pool, _ in each.pools if any(pool is other for other, _ in own)]:
@@ -76,7 +76,7 @@ def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
             its = f"the KubeletConfig of MachineConfigPool {target.name}"
             where = f"{its}, or in a new one if it has none"
         way = f"set {_STATIC} and {_RESERVED} in {where}, {_RESTARTS}"
-        return Problem(reason, f"{way}, or {_WITHOUT}", command=labels)
+        return Problem(reason, f"{way}; or {_WITHOUT}", command=labels)
     return _unreached(settings[0], target, own, cluster)
 
 
@@ -109,7 +109,7 @@ def _under_way(config: Object, pool: Object, labels: str) -> Problem:
     way = f"see what keeps MachineConfigPool {pool.name} from its nodes"
     if not state:
         way = "see what the kubelet of a node and virt-handler there log about it"
-    return Problem(f"{reason}{pool.name}{state}", f"{way}, or {_WITHOUT}", command=see)
+    return Problem(f"{reason}{pool.name}{state}", f"{way}; or {_WITHOUT}", command=see)
 
 
 def _unreached(setting: SelectedPools, target: Object, own: Pools, cluster: Cluster) -> Problem:
@@ -126,18 +126,18 @@ def _unreached(setting: SelectedPools, target: Object, own: Pools, cluster: Clus
         told = (_where(pool, there, stay, cluster) for pool, there in setting.pools)
         reason = f"{begin}MachineConfigPool {'; and for '.join(told)}"
     if joins := _joins(setting, target, own):
-        return Problem(reason, f"{joins[0]}, or {_WITHOUT}", command=joins[1])
+        return Problem(reason, f"{joins[0]}; or {_WITHOUT}", command=joins[1])
     other = kubelet_configs.last_of(target, cluster)
     if other is not None:
         way = f"set {_STATIC} and {_RESERVED} in {_named(other, target)}"
-        return Problem(reason, f"{way}, {_RESTARTS}, or {_WITHOUT}", command=_edit(other))
+        return Problem(reason, f"{way}, {_RESTARTS}; or {_WITHOUT}", command=_edit(other))
     above = writers.owner_above(config)
     title = above.title if above is not None else f"KubeletConfig {config.name}"
     label = f"{_POOL_LABEL}{target.name}"
     by = f" by its label {label}" if label in target.labels else ""
     # a new label of the pool is not noticed: only a change of the KubeletConfig is
-    way = f"{_WITHOUT}, or let the selector of {title} select MachineConfigPool {target.name}{by}"
-    return Problem(reason, f"{way}, {_RESTARTS}", command=_edit(config))
+    way = f"let the selector of {title} select MachineConfigPool {target.name}{by}"
+    return Problem(reason, f"{way}, {_RESTARTS}; or {_WITHOUT}", command=_edit(config))
 
 
 def _edit(config: Object) -> str:

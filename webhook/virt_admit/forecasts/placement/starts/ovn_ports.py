@@ -76,10 +76,10 @@ def _awaited(vmi: Object, port: str) -> Problem | None:
     )
     ways = (
         "run a release of Kube-OVN that has this fixed, or its controller with "
-        f"{network_plugins.OFF}; or stop the VM for the drain, or unplug volume "
-        f"{names(volumes)} until it has moved"
+        f"{network_plugins.OFF}; or stop the VM for the drain"
     )
-    return Problem(reason, typed(ways, unplug))
+    away = typed(f"unplug volume {names(volumes)} until it has moved", unplug)
+    return Problem(reason, f"{ways}; or {away}")
 
 
 def _skipped(port: str, pod: Object, cluster: Cluster) -> Problem | None:
@@ -101,12 +101,9 @@ def _skipped(port: str, pod: Object, cluster: Cluster) -> Problem | None:
         "migration enters the phase Scheduling, and does not look again, so the port stays with "
         "the source node"
     )
-    ways = (
-        f"update Kube-OVN to {since} or later, or until then start {_CONTROLLER} with {OFF}; then "
-        "migrate again"
-    )
     edit = kubectl("edit", DEPLOYMENT, _CONTROLLER, controllers[0].namespace)
-    return Problem(reason, typed(ways, edit))
+    off = typed(f"or, until then, start {_CONTROLLER} with {OFF}", edit, "then migrate again")
+    return Problem(reason, f"update Kube-OVN to {since} or later; {off}")
 
 
 def _release(controller: Object) -> Version | None:

@@ -87,14 +87,15 @@ class LeftRemediation(NamedTuple):
         if not self.objects:
             return typed(f"{self._entry}, as its operator does not", self._status)
         then = f"then {self._entry}, as releases before 0.9 do not ({self._status})"
-        return typed(self._first, self._command, "; ".join(filter(None, (self._stays, then))))
+        further = "; ".join(filter(None, (self._stays, then)))
+        return f"{self._update}{typed(self._way, self._command, further)}"
 
     @property
     def brief(self) -> str:
         """The same without what comes later, and without the command."""
         if not self.objects:
             return capital(f"{self._entry}.")
-        return capital(f"{'; '.join(filter(None, (self._first, self._stays)))}.")
+        return capital(f"{'; '.join(filter(None, (f'{self._update}{self._way}', self._stays)))}.")
 
     @property
     def _is_disabled(self) -> bool:
@@ -102,15 +103,12 @@ class LeftRemediation(NamedTuple):
         return self.check.at("status", "phase").text == "Disabled"
 
     @property
-    def _first(self) -> str:
+    def _update(self) -> str:
         """An update ends it, unless the object is in deletion already."""
         if self._is_disabled or self.objects[0].deleted:
-            return self._way
+            return ""
         also = " and Self Node Remediation to 0.11" if self._is_held else ""
-        return (
-            f"update Node Health Check Operator to 0.9{also} or later, which ends it; or "
-            f"{self._way}"
-        )
+        return f"update Node Health Check Operator to 0.9{also} or later, which ends it; or "
 
     @property
     def _entry(self) -> str:

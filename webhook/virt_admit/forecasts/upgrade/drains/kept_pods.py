@@ -180,10 +180,10 @@ def _keeps(pod: Object, machine: Object, cluster: Cluster) -> Blocker:
         f"nodeDrainTimeout of Machine {machine.full_name} ends that"
     )
     owner = pod.owned_by("Job")
-    job = f", or its Job {owner}" if owner else ""
     delete = typed(
-        f"Delete this pod{job}, once its result and its log are not needed",
+        "Delete this pod, once its result and its log are not needed",
         about("delete", pod, POD),
+        f"or delete its Job {owner} then" if owner else "",
     )
     limited = machine_drain.limited_by(machine)
     limit = (

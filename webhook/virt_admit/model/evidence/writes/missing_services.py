@@ -95,7 +95,7 @@ def remedy(service: ServiceName, cluster: Cluster) -> str:
         words = f"{why}, unless Helm still has the release, which then makes the Service again"
         return typed(words, asked, f"without a release: {delete}")
     decide = f"{why}. Decide to delete {'it' if one else 'them'}"
-    return typed(decide if moved else f"{decide}, or {again}", delete)
+    return typed(decide if moved else f"{decide}; or {again}", delete)
 
 
 def _installer(obj: Object, cluster: Cluster) -> str:

@@ -147,7 +147,7 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
     after = outcomes.deleted if stopped else outcomes.node_lost if lost else outcomes.drain
     if after is Then.RESTARTED:
         return Return(True, why)
-    return Return(False, why, "start it by hand afterwards, or set runStrategy Always")
+    return Return(False, why, "set runStrategy Always; or start it by hand afterwards")
 
 
 def made_durable(vmi: Object) -> str:

@@ -74,9 +74,9 @@ class ClaimHolder(NamedTuple):
             see = kubectl("describe", POD, self.pod.name, namespace)
             return typed(f"wait until pod {self.pod.name} has ended; if that lasts, see why", see)
         plugged = [each for each in self.volumes if _is_plugged(self.vmi, each)]
-        unplug = shell(
-            *("virtctl", "removevolume", argument(name)),
-            *(f"--volume-name={plugged[0] if plugged else ''}", "-n", namespace),
+        command = ("virtctl", "removevolume", argument(name))
+        unplug = " && ".join(
+            shell(*command, f"--volume-name={each}", "-n", namespace) for each in plugged
         )
         if self.is_left and plugged:
             return typed(

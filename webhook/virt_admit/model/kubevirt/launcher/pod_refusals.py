@@ -125,7 +125,7 @@ def _security_context(_: _Refused) -> str:
 
 
 def _limit_range(refused: _Refused) -> str:
-    words = "change that limit in the LimitRange, or what the VM requests"
+    words = "change that limit in the LimitRange; or change what the VM requests"
     return typed(words, kubectl("edit", LIMIT_RANGE, "", refused.namespace))
 
 
@@ -150,7 +150,7 @@ def _default_limit(refused: _Refused) -> str:
     name, limit = list(defaults.items())[-1]
     which = f"the default {resource} limit {limit} of LimitRange {refused.namespace}/{name}"
     ways.insert(0, f"raise {which}, which the VM gets because it sets none")
-    return typed(", or ".join(ways), kubectl("edit", LIMIT_RANGE, name, refused.namespace))
+    return typed("; or ".join(ways), kubectl("edit", LIMIT_RANGE, name, refused.namespace))
 
 
 def _quota(refused: _Refused) -> str:
@@ -171,9 +171,10 @@ def _quota(refused: _Refused) -> str:
             "demands",
         )
     shown = kubectl("describe", RESOURCE_QUOTA, refused.found[1], refused.namespace)
-    command = gate[1] if gate is not None else shown if own else refused.edit
     why = f" (its own resources cannot have limits, as it uses instance type {own})" if own else ""
-    return typed(f"{', or '.join(ways)}{why}", command)
+    if gate is not None or own:
+        return typed(f"{'; or '.join(ways)}{why}", gate[1] if gate is not None else shown)
+    return f"{ways[0]}; or {typed(words, refused.edit)}"
 
 
 def _instancetype(refused: _Refused) -> str:
@@ -236,7 +237,7 @@ def _webhook(refused: _Refused) -> str:
         return typed("correct in the VM what KubeVirt rejects", refused.edit)
     said, namespace = refused.found.string, refused.namespace
     if (policy := admission_policies.named(said, namespace, refused.cluster)) is not None:
-        return typed(f"{policy.order}, or change in the VM what it rejects", policy.command)
+        return typed(f"{policy.order}; or change in the VM what it rejects", policy.command)
     listed = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations"
     return typed(
         f"let webhook {name} accept it in {refused.namespace}, or change in the VM what it rejects",
@@ -247,10 +248,11 @@ def _webhook(refused: _Refused) -> str:
 def _policy(refused: _Refused) -> str:
     said, namespace = refused.found.string, refused.namespace
     if (binding := admission_policies.named(said, namespace, refused.cluster)) is not None:
-        return typed(f"{binding.order}, or change in the VM what it rejects", binding.command)
+        return typed(f"{binding.order}; or change in the VM what it rejects", binding.command)
     shown = shell("kubectl", "describe", "validatingadmissionpolicy", argument(refused.found[1]))
     return typed(
-        f"change ValidatingAdmissionPolicy {refused.found[1]}, or in the VM what it rejects", shown
+        f"change ValidatingAdmissionPolicy {refused.found[1]}, or change in the VM what it rejects",
+        shown,
     )
 
 

@@ -142,7 +142,7 @@ def create(network: str, cluster: Cluster) -> str:
     """Return what helps where the network does not exist."""
     owner, kind = _owner(cluster)
     edit = about("edit", owner, kind) if owner is not None else ""
-    return typed(f"create {NAD.kind} {network}, or correct {_field(cluster)}", edit)
+    return f"create {NAD.kind} {network}; or {typed(f'correct {_field(cluster)}', edit)}"
 
 
 def _owner(cluster: Cluster) -> tuple[Object | None, Kind]:

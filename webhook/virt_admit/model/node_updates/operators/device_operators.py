@@ -104,11 +104,11 @@ def _failed_driver(node: Object, key: str, work: Cordon, cluster: Cluster) -> Co
         else f"see in the log of its driver pod{f' {pod.full_name}' if pod is not None else ''} why"
     )
     allow = (
-        ", or let the operator delete it (podDeletion.deleteEmptyDir of its ClusterPolicy)"
+        "; or let the operator delete it (podDeletion.deleteEmptyDir of its ClusterPolicy)"
         if kept
         else ""
     )
-    remedy = typed(f"{first}{allow}, then {_AGAIN}", again)
+    remedy = f"{first}{allow}; {typed(f'then {_AGAIN}', again)}"
     fails = _failing(pod, cluster) if pod is not None else ""
     waits = f"{why}.{fails}{'' if kept else f' {_READY}'}{_behind(node, key, cluster)}"
     return work._replace(waits=waits, ends=False if kept else None, failed=True, remedy=remedy)

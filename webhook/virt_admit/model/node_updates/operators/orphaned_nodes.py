@@ -34,7 +34,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.lookups import find, is_absent
-from virt_admit.model.messages import cut_middle
+from virt_admit.model.messages import count, cut_middle
 
 _DEPLOYMENT: Final = "cluster.x-k8s.io/deployment-name"
 _SET: Final = "cluster.x-k8s.io/owner-name"
@@ -201,11 +201,15 @@ def _present(cluster: Cluster) -> frozenset[tuple[Kind, str, str]]:
 
 
 def _replicas(made: Object | None) -> str:
-    """Return how many Machines the set of a Node has, as ``MachineSet s has 0 of 0``."""
+    """Return how many Machines the set of a Node has, as ``MachineSet s has 1 of 1 Machines``."""
     wanted = made.at("spec", "replicas").integer if made is not None else None
     has = made.at("status", "replicas").integer if made is not None else None
     complete = made is not None and wanted is not None and has is not None and has >= wanted
-    return f"MachineSet {made.name} has {has} of {wanted}" if complete and made is not None else ""
+    if not complete or made is None:
+        return ""
+    if not wanted:
+        return f"MachineSet {made.name} wants none"
+    return f"MachineSet {made.name} has {has} of {count(wanted, 'Machine')}"
 
 
 def _host(node: Object, machine: str, cluster: Cluster) -> tuple[str, bool]:

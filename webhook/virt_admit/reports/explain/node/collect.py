@@ -117,6 +117,8 @@ def _vms(plan: NodePlan) -> tuple[str, ...]:
 def _upgrade(name: str, upgrade: Rehearsal) -> UpgradeOfNode:
     wave = next((wave for wave in upgrade.waves if name in wave.nodes), None)
     stops = tuple(stop.reason for stop in upgrade.stops if stop.node == name)
+    # of its pool, which the reason that begins the report does not name then
+    stops += rehearsed.of_pools(upgrade, name) if stops else ()
     under_way = upgrade.progress.in_flight if upgrade.progress is not None else ()
     begun = any(each.node == name for each in under_way)
     begin, end = (None if begun else wave.start, wave.end) if wave is not None else (None, None)

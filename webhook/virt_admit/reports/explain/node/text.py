@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -118,4 +119,10 @@ def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str
         yield "takes VMs", f"none now: {once(found.takes_no_vm, said)}"
     for stop in found.stops:
         subject, colon, why = stop.partition(": ")
-        yield "stops here", f"{subject}{colon}{once(why, said)}"
+        told = once(why, said)
+        told = f"{_STATEMENT.split(why, maxsplit=1)[0]}: {ABOVE}" if told == ABOVE else told
+        yield "stops here", f"{subject}{colon}{told}"
+
+
+_STATEMENT: Final = re.compile(r", (?:so|as|because) |[:;] | \(")
+"""What ends the statement with which a reason begins."""

@@ -16,6 +16,7 @@ from virt_admit.model.kubernetes.kinds import by_resource
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
 from virt_admit.model.messages import count, mentions, names, shorten, without_command
 from virt_admit.model.sanitize import indented, name
+from virt_admit.reports import remedy_steps
 from virt_admit.reports.columns import table
 from virt_admit.reports.drain.report import MissingOnNode
 from virt_admit.reports.drain.words import down_until, in_words, next_step, state_words
@@ -74,7 +75,8 @@ def text(report: VmReport, unreadable: Collection[str] = ()) -> str:
     )
     lines = [line for title, rows in parts if rows for line in (name(title), *table(rows), "")]
     lines += titled("Notes", repetitions.notes(report, remedies))
-    lines += titled("To do", remedies)
+    every = (line for each in remedies for line in remedy_steps.lines(each, after="  "))
+    lines += titled("To do", every)
     lines += titled("Avoid", report.avoid)
     lines += titled("Commands", report.commands)
     lines += titled("Not available", rights.lines(report.unseen, unreadable))

@@ -55,7 +55,7 @@ def problem(obj: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
     )
     without = _other(expanded, absent, called if given else "", cluster)
     if (setting := unreached_settings.of(absent, refusals, cluster)) is not None:
-        remedy = typed(f"{setting.remedy}, or {without}", setting.command)
+        remedy = typed(f"{setting.remedy}; or {without}", setting.command)
         return Problem(f"{reason}{setting.reason}", remedy, ProblemCause.NO_TARGET)
     remedy = f"{without}, or {_added(absent, target)}"
     name, namespace = expanded.obj.name, vms.namespace_of(expanded.obj)

@@ -110,7 +110,7 @@ def _remedy(device: str, have: list[str], holder: Object, cluster: Cluster) -> s
             if unreported_devices.HARVESTER in pod.name:
                 words = (
                     f"restart {pod.name} on {node}, which writes the entry "
-                    f"again{f', or add it ({patch})' if patch else ''}"
+                    f"again{f'; or add it ({patch})' if patch else ''}"
                 )
                 return typed(words, kubectl("delete", POD, pod.name, pod.namespace))
     if elsewhere:
@@ -119,14 +119,14 @@ def _remedy(device: str, have: list[str], holder: Object, cluster: Cluster) -> s
             f"{listed.path}"
         )
         return typed(
-            f"{words}, or remove it from the VM", shell("kubectl", "get", HCO.plural, "-A")
+            f"{words}; or remove it from the VM", shell("kubectl", "get", HCO.plural, "-A")
         )
     if patch:
-        return typed(f"add it to {listed.path}, or remove it from the VM", patch)
+        return typed(f"add it to {listed.path}; or remove it from the VM", patch)
     outside = ", and externalResourceProvider: true since a device plugin offers it" if have else ""
     fields = f"its resourceName, its {selector} (or that of a mediated or USB device){outside}"
     return typed(
-        f"add it to {listed.path} with {fields}, or remove it from the VM",
+        f"add it to {listed.path} with {fields}; or remove it from the VM",
         about("edit", holder, kind),
     )
 

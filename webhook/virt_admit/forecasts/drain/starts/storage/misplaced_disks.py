@@ -85,15 +85,16 @@ def _remedy(
     place = " in the dataVolumeTemplates of the VM" if vm else ""
     where = f": its pod may then go to {names(disk.elsewhere)}" if disk.elsewhere else ""
     words = (
-        f"{choice.first}{place} and make disk {disk.claim} again for the VM{where}. Import, upload "
-        "or restore its data before you delete the old one"
+        f"{choice.first}{place} and make disk {disk.claim} again for the VM, under another "
+        f"name{where}"
     )
+    data = "import, upload or restore its data before you delete the old one"
     kind = DATA_VOLUME if filled is not None else PVC
     shown = kubectl("get", kind, disk.claim, namespace, "-o", "yaml")
     change = kubectl("edit", VM, vm, namespace) if vm else shown
     free = names(chosen_places.unbound(namespace, disk.claim, cluster))
     other = f"or use StorageClass {free}, whose volumes every node reaches" if free else ""
-    further = (other, *_admission(disk, target, cluster))
+    further = (data, other, *_admission(disk, target, cluster))
     return typed(words, choice.command or change, "; ".join(filter(None, further)))
 
 

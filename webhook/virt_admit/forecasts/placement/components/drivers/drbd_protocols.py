@@ -101,7 +101,7 @@ def _remedy(volume: Object, cluster: Cluster) -> str:
     options = ("drbd-options", "--protocol", "C", argument(handle))
     command = lost_quorums.linstor(cluster, "resource-definition", *options)
     words = (
-        "stop the VM for the drain, or use a linstor-csi that overrides it (cozystack#2496), or "
-        "give its volume protocol C (each write then waits for its copies)"
+        "give its volume protocol C (each write then waits for its copies); or stop the VM for the "
+        "drain; or use a linstor-csi that overrides it (cozystack#2496)"
     )
     return typed(words, command) if command else words

@@ -153,7 +153,7 @@ def _remedy(
         if first.opens:
             data = {"spec": {"allowScheduling": True}}
             see = merge_patch(LONGHORN_NODE, node.name, node.namespace, data)
-        words = first.step if first.opens else ", or ".join(filter(None, (first.step, _FURTHER)))
+        words = first.step if first.opens else "; or ".join(filter(None, (first.step, _FURTHER)))
         return typed(words, see, further)
     if free and said in ("", _NO_ROOM):
         on = names([each.name for each in free])
@@ -161,8 +161,8 @@ def _remedy(
         words = f"make room on the disks of {on}, or {_FURTHER}" if said else check
         return typed(words, about("describe", free[0].node, LONGHORN_NODE), further)
     other = fewer or "set numberOfReplicas to the number of nodes with disks"
-    words = f"{_FURTHER} for it, or {other}"
-    return typed(words.partition(" (kubectl")[0], about("edit", volume, LONGHORN_VOLUME))
+    edit = about("edit", volume, LONGHORN_VOLUME)
+    return f"{_FURTHER} for it; or {typed(other.partition(' (kubectl')[0], edit)}"
 
 
 def _fewer(volume: Object, healthy: int, wanted: int) -> str:
