@@ -226,6 +226,14 @@ verify-rotations: .venv/.ready
 	@$(BIN)/python -m tests.apiserver.binaries
 	@ROTATION_TURNS=10 $(BIN)/pytest -q -s -n0 tests/e2e/test_certs.py -k rotations_of_certificate
 
+.PHONY: verify-helm
+## make verify-helm
+##                the installation by Helm and its page with both versions of Helm, on real API servers
+verify-helm: .venv/.ready
+	@$(BIN)/python -m tests.apiserver.binaries
+	@$(BIN)/python -m tests.apiserver.helm
+	@BOTH_HELMS=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile tests/e2e/test_helm.py tests/e2e/test_helm_page.py
+
 .PHONY: verify-installation
 ## make verify-installation
 ##                the installation of the command by pip on each Python from 3.11 on that this machine has

@@ -26,7 +26,7 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.helm import program
 from tests.apiserver.nodes import Cluster
-from tests.e2e.helm import Helm
+from tests.e2e.helm import VERSIONS, Helm
 
 HERE = str(Path(__file__).parent)
 
@@ -110,7 +110,7 @@ def oracle(request: pytest.FixtureRequest) -> Path:
     return _built(request, scheduler_oracle)
 
 
-@pytest.fixture(scope="session", params=["helm3", "helm4"])
+@pytest.fixture(scope="session", params=VERSIONS)
 def helm(
     request: pytest.FixtureRequest,
     control_plane: ControlPlane,
