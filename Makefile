@@ -208,9 +208,10 @@ verify-upstream: .venv/.ready
 ## make verify-random
 ##                the tests of `make test` with random clusters or values, on more of them: 10 minutes
 RANDOM_TESTS := tests/cli/test_blindness.py tests/cli/test_doors.py tests/forecasts/repair/test_random_clusters.py \
-  tests/kube/test_vm_ledger_feed.py tests/reports/test_values.py tests/rules/test_rules_hostile.py
+  tests/incidents_platform/test_live.py tests/kube/test_vm_ledger_feed.py tests/reports/test_values.py tests/rules/test_rules_hostile.py
 verify-random: .venv/.ready
-	@BLINDNESS_SEEDS=48 DOORS_SEEDS=1000 PLAN_SEEDS=300 LEDGER_SEQUENCES=1000 SCHEMA_SEEDS=12 HOSTILE_VALUES=20 \
+	@BLINDNESS_SEEDS=48 BLINDNESS_TURNS=1 DOORS_SEEDS=1000 PLAN_SEEDS=300 LEDGER_SEQUENCES=1000 SCHEMA_SEEDS=12 \
+	  HOSTILE_VALUES=20 HOSTILE_REVIEWS=100 LIVE_SCANS=1 \
 	  $(BIN)/pytest -n $(WORKERS) --timeout=1200 $(RANDOM_TESTS)
 
 .PHONY: verify-years
