@@ -9,6 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # The end-to-end tests wait half of the time, so four processes keep two processors busy. Few of the fast tests wait.
 WORKERS ?= 4
+# What `make image-test` and `make verify-installation` run.
+ELSEWHERE := --ignore=tests/image --deselect=tests/release/test_tool.py::test_pip_in_a_virtual_environment
 UV := $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 
 .PHONY: help setup lock
@@ -56,11 +58,11 @@ test: .venv/.ready
 	@$(BIN)/python -m tests.upstream.renderer
 	@$(BIN)/python -m tests.definitions
 	@$(BIN)/python -m tests.apiserver.helm
-	@$(PARALLEL) -n $(WORKERS) --ignore=tests/image $(ARGS)
+	@$(PARALLEL) -n $(WORKERS) $(ELSEWHERE) $(ARGS)
 
 ## make unit      the fast tests alone; SLOW=1: all tests that need no API server
 unit: .venv/.ready
-	@$(PARALLEL) -n 3 -m "not e2e$(if $(SLOW),, and not slow)" --ignore=tests/e2e --ignore=tests/image
+	@$(PARALLEL) -n 3 -m "not e2e$(if $(SLOW),, and not slow)" --ignore=tests/e2e $(ELSEWHERE)
 
 .PHONY: test-lowest
 .lowest/.ready: requirements-dev.lock pyproject.toml
