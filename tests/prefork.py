@@ -60,15 +60,18 @@ os._exit(code)
 
 
 @functools.cache
-def folder() -> Path:
-    """Return the folder of the programs, for ``PATH``. Their runs end with this process."""
+def folder(python: Path = Path(sys.executable)) -> Path:
+    """Return the folder of the programs, for ``PATH``, with what this Python imports.
+
+    Their runs end with this process.
+    """
     made = Path(tempfile.mkdtemp(prefix="virt-admit-programs-"))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(made / "socket"))
         listener.listen(64)
         process = subprocess.Popen(
-            [sys.executable, "-P", __file__, str(listener.fileno())],
+            [python, "-P", __file__, str(listener.fileno())],
             stdin=subprocess.PIPE,
             pass_fds=[listener.fileno()],
             env={"PATH": os.environ.get("PATH", os.defpath)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from tests import definitions
 from tests.apiserver.control_plane import ControlPlane
@@ -19,13 +20,18 @@ def custom(wanted: Iterable[Kind]) -> list[Kind]:
     return [kind for kind in wanted if kind.group not in kinds.BUILT_IN_GROUPS]
 
 
+def definitions_of(wanted: Iterable[Kind] | None = None) -> list[dict[str, Any]]:
+    """Return the definitions of these kinds, of all by default."""
+    return [definitions.of(kind) for kind in custom(kinds.ALL if wanted is None else wanted)]
+
+
 def install_crds(plane: ControlPlane, wanted: Iterable[Kind] | None = None) -> None:
     """Install the definitions of these kinds, of all by default; return when kubectl can use them.
 
     Raises CalledProcessError if the server refuses one, TimeoutError if one is not served within a
     minute.
     """
-    found = [definitions.of(kind) for kind in custom(kinds.ALL if wanted is None else wanted)]
+    found = definitions_of(wanted)
     items = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
     plane.kubectl("apply", "--server-side", "-f", "-", input=items, check=True)
     wait_until_discovered(plane, {definition["metadata"]["name"] for definition in found})

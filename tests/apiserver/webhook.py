@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import sys
 import time
@@ -22,10 +23,17 @@ START_SECONDS = 60.0
 class Webhook:
     """``virt-admit serve`` on loopback with its own CA and certificate in ``folder``,
     and whatever flags are given.
+
+    A test that does not look at its processes takes the ``program`` of tests/prefork.py, which
+    starts with a tenth of the processor time.
     """
 
     def __init__(
-        self, folder: Path, *flags: str | Path, environment: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *flags: str | Path,
+        environment: Mapping[str, str] | None = None,
+        program: Path = VIRT_ADMIT,
     ) -> None:
         self.folder = folder
         self.port, self.ops_port = free_port(), free_port()
@@ -33,7 +41,7 @@ class Webhook:
         self.ca = folder / "certs" / "ca.crt"
         self.log = folder / "webhook.log"
         self.command: Sequence[str | Path] = [
-            VIRT_ADMIT, "serve", "--bind", f"127.0.0.1:{self.port}", "--ops-bind",
+            program, "serve", "--bind", f"127.0.0.1:{self.port}", "--ops-bind",
             f"127.0.0.1:{self.ops_port}",
             *(("--certs", folder / "certs") if not any(str(flag).startswith("--certs") for flag in flags) else ()),  # noqa: E501
             "--stop-delay", "0", *flags,
@@ -99,9 +107,13 @@ class Webhook:
         return code
 
     def stop(self) -> None:
-        """Kill it; a second call does nothing."""
+        """Kill it, and wait until it listens no longer; a second call does nothing."""
         if self._server is not None:
             self._server.kill()
+            # what tests/prefork.py runs ends a moment after the process that we started
+            deadline = time.monotonic() + START_SECONDS
+            while _listens(self.ops_port) and time.monotonic() < deadline:
+                time.sleep(0.01)
 
     def ops(self, path: str) -> tuple[int, str]:
         """Status and text of the ops listener; 0 if it does not answer, or not completely."""
@@ -138,6 +150,11 @@ class Webhook:
             return answer.status, json.loads(text) if answer.status == 200 else {}
         finally:
             connection.close()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def register(plane: ControlPlane, webhook: Webhook, failure_policy: str = "Ignore") -> None:

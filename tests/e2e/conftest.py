@@ -23,10 +23,12 @@ from tests.apiserver.binaries import (
     scheduler_oracle,
 )
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.crds import install_crds
+from tests.apiserver.crds import custom, wait_until_discovered
 from tests.apiserver.helm import program
 from tests.apiserver.nodes import Cluster
-from tests.e2e.helm import Helm
+from tests.apiserver.prepared import prepared
+from tests.e2e.helm import VERSIONS, Helm
+from virt_admit.model.kubernetes import kinds
 
 HERE = str(Path(__file__).parent)
 
@@ -76,16 +78,16 @@ def _built(request: pytest.FixtureRequest, build: Callable[[Announce], T]) -> T:
 
 @pytest.fixture(scope="session")
 def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A running API server."""
+    """A running API server, in which the definitions of every kind that we know are stored."""
     found = _built(request, binaries)
-    with ControlPlane(found) as plane:
+    with ControlPlane(found, stored=prepared(found)) as plane:
         yield plane
 
 
 @pytest.fixture(scope="session")
 def crds(control_plane: ControlPlane) -> ControlPlane:
-    """The running API server, with the CustomResourceDefinitions of every kind that we know."""
-    install_crds(control_plane)
+    """The running API server, when it serves every kind that we know."""
+    wait_until_discovered(control_plane, {kind.resource for kind in custom(kinds.ALL)})
     return control_plane
 
 
@@ -110,7 +112,7 @@ def oracle(request: pytest.FixtureRequest) -> Path:
     return _built(request, scheduler_oracle)
 
 
-@pytest.fixture(scope="session", params=["helm3", "helm4"])
+@pytest.fixture(scope="session", params=VERSIONS)
 def helm(
     request: pytest.FixtureRequest,
     control_plane: ControlPlane,

@@ -14,6 +14,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.apiserver.control_plane import GO, ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import Webhook
@@ -21,6 +23,7 @@ from tests.waiting import eventually
 from virt_admit.model.kubernetes import kinds
 from virt_admit_certs.kube_api import KubeApi, read_body
 
+VERSIONS: Final = ("helm3", "helm4")
 CONFIGURATIONS: Final = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
 HTTPS: Final = 443
 """The port of the Service."""
@@ -61,6 +64,16 @@ class Helm:
             capture_output=True,
             timeout=120,
         )
+
+
+def walked_by(version: str) -> pytest.MarkDecorator:
+    """Return the mark of tests for which ``make test`` takes this version of helm alone.
+
+    Both versions render each case of the chart, and each goes on where the other stopped.
+    ``make verify-helm`` takes both here too.
+    """
+    versions = VERSIONS if os.environ.get("BOTH_HELMS") else (version,)
+    return pytest.mark.parametrize("helm", versions, indirect=True)
 
 
 def may_listen() -> bool:

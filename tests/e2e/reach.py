@@ -22,6 +22,7 @@ from tests import definitions
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.webhook import Webhook, register
 from tests.e2e.kubectl_requests import KubectlRequests
+from tests.prefork import virt_admit
 from tests.rule_cases import rule_cases
 from tests.waiting import eventually
 from virt_admit.model.kubernetes import kinds
@@ -113,7 +114,9 @@ class Reach:
         self.plane, self.folder = plane, folder
         self._requests = KubectlRequests(plane)
         self.webhook = Webhook(
-            folder, "--cluster", folder / "cluster.json", "--policy", folder / "policy.json"
+            folder,
+            *("--cluster", folder / "cluster.json", "--policy", folder / "policy.json"),
+            program=virt_admit(),
         )
         self.world()
         self.policy()

@@ -7,6 +7,7 @@ import yaml
 
 from tests.apiserver.webhook import Webhook, register
 from tests.https.reviews import vm
+from tests.prefork import virt_admit
 from tests.waiting import eventually
 from virt_admit.install import manifests
 
@@ -31,7 +32,7 @@ def plane(crds, tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("apply")
     (folder / "cluster.json").write_text(json.dumps(SNAPSHOT))
-    with Webhook(folder, "--cluster", folder / "cluster.json") as webhook:
+    with Webhook(folder, "--cluster", folder / "cluster.json", program=virt_admit()) as webhook:
         register(crds, webhook)
         crds.webhook = webhook
         yield crds

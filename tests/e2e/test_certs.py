@@ -28,6 +28,7 @@ from tests.e2e.kubectl_requests import KubectlRequests
 from tests.https.reviews import vm
 from tests.load import Load, Poster
 from tests.paths import MANIFESTS
+from tests.prefork import virt_admit
 from tests.waiting import eventually
 from virt_admit.cli import main
 from virt_admit.install import manifests
@@ -222,7 +223,9 @@ def serving(
         for number in "12":
             (folder / number).mkdir()
             replicas.append(
-                stack.enter_context(Webhook(folder / number, *flags, environment=environment))
+                stack.enter_context(
+                    Webhook(folder / number, *flags, environment=environment, program=virt_admit())
+                )
             )
         cluster = Cluster(plane, replicas)
         cluster.apply(cluster.configurations())

@@ -217,12 +217,17 @@ def test_what_a_schema_cannot_refuse(helm: Helm, flags: tuple[str, ...], text: s
     assert text in done.stderr
 
 
-def test_a_cluster_that_is_too_old(helm: Helm, control_plane: ControlPlane) -> None:
+@pytest.fixture(scope="module")
+def empty(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    """An API server of its own: Helm 4 refuses what other tests applied without it."""
+    with ControlPlane(control_plane.binaries) as plane:
+        yield plane
+
+
+def test_a_cluster_that_is_too_old(helm: Helm, empty: ControlPlane) -> None:
     """The flag stands for such a cluster. Helm 4 ignores it and takes the version of the server."""
-    # Helm 4 refuses what other tests applied without it
-    with ControlPlane(control_plane.binaries) as empty:
-        of_empty = replace(helm, kubeconfig=empty.kubeconfig)
-        done = template(of_empty, [], "--dry-run=server", "--kube-version=1.29.3")
+    of_empty = replace(helm, kubeconfig=empty.kubeconfig)
+    done = template(of_empty, [], "--dry-run=server", "--kube-version=1.29.3")
     refused = "virt-admit needs Kubernetes 1.30 or later; this cluster has v1.29.3" in done.stderr
     assert (done.returncode, refused) == ((1, True) if helm.major == 3 else (0, False))
 

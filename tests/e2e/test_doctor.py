@@ -18,7 +18,7 @@ from tests.prefork import virt_admit
 
 @pytest.fixture
 def webhook(crds: ControlPlane, tmp_path: Path) -> Iterator[Webhook]:
-    with Webhook(tmp_path) as running:
+    with Webhook(tmp_path, program=virt_admit()) as running:
         register(crds, running)
         yield running
     crds.kubectl(

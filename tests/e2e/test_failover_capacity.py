@@ -20,6 +20,7 @@ from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import Webhook, register
 from tests.e2e.test_many_terms import create
 from tests.forecasts.outage import losses
+from tests.prefork import virt_admit
 from tests.waiting import eventually
 from virt_admit.kube.client import ApiClient
 from virt_admit.model.kubernetes import kinds
@@ -81,7 +82,7 @@ def webhook(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
     folder: Path = tmp_path_factory.mktemp("webhook")
     (folder / "policy.yaml").write_text(POLICY)
     flags = ("--live", "--kubeconfig", plane.kubeconfig, "--policy", folder / "policy.yaml")
-    with Webhook(folder, *flags) as running:
+    with Webhook(folder, *flags, program=virt_admit()) as running:
         register(plane, running)
         yield running
 

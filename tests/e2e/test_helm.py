@@ -15,7 +15,15 @@ import yaml
 
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.webhook import Webhook
-from tests.e2e.helm import CONFIGURATIONS, HTTPS, Cluster, Helm, cluster_with_services, may_listen
+from tests.e2e.helm import (
+    CONFIGURATIONS,
+    HTTPS,
+    Cluster,
+    Helm,
+    cluster_with_services,
+    may_listen,
+    walked_by,
+)
 from tests.https.reviews import vm
 from tests.paths import EXAMPLES
 from tests.waiting import eventually
@@ -32,9 +40,12 @@ VALUES = {
 }
 EXEMPT = {"virt-admit.io/exempt.nm-vm-blocks-drain": "drained by hand; by=operations"}
 
-pytestmark = pytest.mark.skipif(
-    not may_listen(), reason=f"listening on port {HTTPS} of loopback needs root"
-)
+pytestmark = [
+    walked_by("helm4"),
+    pytest.mark.skipif(
+        not may_listen(), reason=f"listening on port {HTTPS} of loopback needs root"
+    ),
+]
 
 
 @dataclass(frozen=True)

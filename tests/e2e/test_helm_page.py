@@ -19,15 +19,18 @@ import pytest
 
 from tests import prefork
 from tests.apiserver.control_plane import ControlPlane
-from tests.e2e.helm import HTTPS, Cluster, Helm, cluster_with_services, may_listen
+from tests.e2e.helm import HTTPS, Cluster, Helm, cluster_with_services, may_listen, walked_by
 from tests.install.test_docs import blocks, page
 from tests.paths import EXAMPLES, ROOT
 
 POLICY = "extends: default\nrules:\n  vm-running-deprecated: {action: deny}\n"
 
-pytestmark = pytest.mark.skipif(
-    not may_listen(), reason=f"listening on port {HTTPS} of loopback needs root"
-)
+pytestmark = [
+    walked_by("helm3"),
+    pytest.mark.skipif(
+        not may_listen(), reason=f"listening on port {HTTPS} of loopback needs root"
+    ),
+]
 
 
 def section() -> str:

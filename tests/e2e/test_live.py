@@ -16,7 +16,7 @@ import yaml
 
 from tests import definitions
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.crds import install_crds, wait_until_discovered
+from tests.apiserver.crds import wait_until_discovered
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
 from tests.waiting import eventually
@@ -44,8 +44,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """An API server of our own, for we stop it and remove kinds from it;
     the shipped roles are applied.
     """
-    with ControlPlane(control_plane.binaries) as plane:
-        install_crds(plane)
+    with ControlPlane(control_plane.binaries, stored=control_plane.stored) as plane:
         for namespace in (NAMESPACE, "shop"):
             plane.kubectl("create", "namespace", namespace, check=True)
         apply(plane, *manifests.rbac(RULES))

@@ -19,6 +19,7 @@ from tests.apiserver.webhook import Webhook, register
 from tests.https.reviews import vm
 from tests.install.test_docs import blocks
 from tests.paths import MANIFESTS
+from tests.prefork import virt_admit
 from virt_admit.install import manifests
 from virt_admit.install.guard import guard
 from virt_admit.model.kubernetes.kinds import Kind
@@ -372,7 +373,7 @@ def test_match_conditions_bear_the_largest_objects(plane: ControlPlane, tmp_path
         "volumes": [long],
         "domain": {"devices": {}},
     }
-    with Webhook(tmp_path) as webhook:
+    with Webhook(tmp_path, program=virt_admit()) as webhook:
         register(plane, webhook, failure_policy="Fail")
         try:
             large = json.dumps(vm("large", "default", template=template))
@@ -394,7 +395,7 @@ def test_the_series_of_the_api_server_are_named_as_alerts_and_dashboard_name_the
 ) -> None:
     from tests.serving.test_monitoring import API_SERVER
 
-    with Webhook(tmp_path) as webhook:
+    with Webhook(tmp_path, program=virt_admit()) as webhook:
         register(plane, webhook)
         webhook.stop()
         try:

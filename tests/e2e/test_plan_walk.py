@@ -19,7 +19,6 @@ import pytest
 
 from tests import definitions, prefork
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.crds import install_crds
 from tests.e2e.test_plan_patches import Api, creatable, list_of, path_of, played
 from tests.install.commands import section, steps
 from tests.paths import EXAMPLES, ROOT
@@ -201,8 +200,7 @@ def _renamed(obj: Mapping[str, Any], uids: Mapping[str, str]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def walk(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walk]:
-    with ControlPlane(control_plane.binaries) as plane:
-        install_crds(plane)
+    with ControlPlane(control_plane.binaries, stored=control_plane.stored) as plane:
         walk = Walk(plane, tmp_path_factory.mktemp("walk"))
         walk.load()
         yield walk

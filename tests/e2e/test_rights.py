@@ -86,7 +86,8 @@ def webhook(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
         "debug",
     )
     policy = ("--policy-configmap", "virt-admit/virt-admit-policy")
-    with Webhook(folder, *flags, *policy, "--cert-name", "127.0.0.1") as running:
+    flags = (*flags, *policy, "--cert-name", "127.0.0.1")
+    with Webhook(folder, *flags, program=virt_admit()) as running:
         secret = plane.kubectl(
             "get", "secret", "virt-admit-certs", "-n", NAMESPACE, "-o", "json", check=True
         )

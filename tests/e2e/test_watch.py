@@ -67,8 +67,7 @@ def plane(control_plane: ControlPlane, audit: Path) -> Iterator[ControlPlane]:
         f"--audit-log-path={audit}",
         "--audit-log-mode=blocking-strict",
     )
-    with ControlPlane(control_plane.binaries, flags) as plane:
-        install_crds(plane)
+    with ControlPlane(control_plane.binaries, flags, control_plane.stored) as plane:
         install_crds(
             plane, [kind for form in WRITTEN.values() for kind in (form.namespaced, form.cluster)]
         )

@@ -28,12 +28,14 @@ from virt_admit_certs.commands import request_rotation, rotation_done
 from virt_admit_certs.keys import key_pem
 from virt_admit_certs.stores.directory import Directory
 
+ROTATIONS_SEEN = int(os.environ.get("ROTATIONS_SEEN", "50"))
+"""Certificates that a client meets; ``make verify-rotations`` takes 100."""
 WARM_UP = GC_INTERVAL + 2
 """Seconds until memory has found its level."""
 
 
 @pytest.mark.slow
-def test_ten_thousand_requests_over_a_hundred_rotations(tmp_path):
+def test_thousands_of_requests_over_many_rotations(tmp_path):
     """A signer announced is promoted before every client has learned of it: then the cross
     certificate convinces.
     """
@@ -58,10 +60,10 @@ def test_ten_thousand_requests_over_a_hundred_rotations(tmp_path):
                 rotate(15)
             before = metric(webhook, "process_resident_memory_bytes")
             while (
-                load.requests < 10_000
-                or len(client.seen) < 100
-                or metric(webhook, ROTATIONS) < 120
-                or metric(webhook, ROTATIONS, "promote") < 8
+                load.requests < 100 * ROTATIONS_SEEN
+                or len(client.seen) < ROTATIONS_SEEN
+                or metric(webhook, ROTATIONS) < 1.2 * ROTATIONS_SEEN
+                or metric(webhook, ROTATIONS, "promote") < 0.08 * ROTATIONS_SEEN
                 or time.monotonic() < started + 2 * WARM_UP
             ):
                 rotate(15)
@@ -78,7 +80,7 @@ def test_ten_thousand_requests_over_a_hundred_rotations(tmp_path):
     )
     print(f"resident memory {before / 2**20:.1f} MiB, at the end {after / 2**20:.1f} MiB")
     assert load.failures == []
-    assert steps["renew"] + steps["promote"] >= 100
+    assert steps["renew"] + steps["promote"] >= ROTATIONS_SEEN
     assert errors == 0
     assert after < before + 32 * 2**20
 

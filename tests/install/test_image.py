@@ -17,6 +17,7 @@ from typing import NamedTuple
 import click
 import pytest
 
+from tests import prefork
 from tests.apiserver.control_plane import free_port
 from tests.install.every_command import LIVE, RUNS, SERVERS, inputs
 from tests.install.wheels import wheels
@@ -181,23 +182,32 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 class TestBuild:
-    def run(self, machine: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(machine, *arguments)
+    def run(
+        self, machine: Path, *arguments: str, program: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        process = self.start(machine, *arguments, program=program)
         with process:
             output, errors = process.communicate(timeout=240)
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
-    def start(self, machine: Path, *arguments: str) -> subprocess.Popen[str]:
+    def start(
+        self, machine: Path, *arguments: str, program: Path | None = None
+    ) -> subprocess.Popen[str]:
         """Start the installed program as the image does: no home, nowhere to write,
         no other path.
         """
         (variables,) = values(FINAL, "ENV")
         environment = dict(each.split("=", 1) for each in variables.split())
         environment["PATH"] = f"{machine}/opt/virt-admit/bin"
-        program = f"{machine}/opt/virt-admit/bin/virt-admit"
+        installed = machine / "opt" / "virt-admit" / "bin" / "virt-admit"
         pipe = subprocess.PIPE
         return subprocess.Popen(
-            [program, *arguments], cwd="/", env=environment, stdout=pipe, stderr=pipe, text=True
+            [program or installed, *arguments],
+            cwd="/",
+            env=environment,
+            stdout=pipe,
+            stderr=pipe,
+            text=True,
         )
 
     def test_the_program_is_there_and_tells_its_version(self, machine):
@@ -233,9 +243,11 @@ class TestBuild:
         )
 
     def test_every_command_runs_without_what_the_build_removes(self, machine, tmp_path):
+        """With the modules of the image, imported once."""
+        program = prefork.folder(machine / "opt" / "virt-admit" / "bin" / "python") / "virt-admit"
         with inputs(tmp_path):
             for run in RUNS:
-                done = self.run(machine, *run.words(str(tmp_path)))
+                done = self.run(machine, *run.words(str(tmp_path)), program=program)
                 output = done.stdout + done.stderr
                 assert (done.returncode, run.says in output) == (run.exit_code, True), (
                     f"{run.arguments}\n{output}"

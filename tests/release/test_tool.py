@@ -1,7 +1,7 @@
 """The command alone, installed from a local wheel as README.md says, on the Python of the tests.
 
-``make verify-installation`` takes each Python that this machine has, and the workflow runs these
-tests on several.
+``make test`` leaves the installation by pip to ``make verify-installation``, which takes each
+Python that this machine has: krew's plugin makes an environment and runs pip too.
 """
 
 from __future__ import annotations
@@ -116,6 +116,11 @@ def assert_it_works(folder: Path, bin_folder: Path, prefix: str = "") -> None:
     assert (done.returncode, "[vm-running-and-run-strategy]" in done.stdout) == (1, True), (
         done.stderr
     )
+
+
+def test_each_line_installs_the_package_by_its_name():
+    assert lines().keys() == {"pipx", "uv", "python3"}
+    assert all(line.endswith(" install virt-admit") for line in lines().values())
 
 
 @pytest.mark.parametrize("version", VERSIONS if os.environ.get("ALL_PYTHONS") else [OWN_VERSION])

@@ -19,9 +19,16 @@ from tests.paths import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 GATE = {".ci/run", "make setup", "sudo --preserve-env make image-test"} | {
-    f"make {target}" for target in ("unit SLOW=1", "test-lowest", "verify-random", "audit")
+    f"make {target}"
+    for target in (
+        *("unit SLOW=1", "test-lowest", "audit", "soak MINUTES=5"),
+        *(f"verify-{what}" for what in ("random", "installation", "helm", "rotations", "years")),
+    )
 }
-"""The commands of test.yaml: the gate itself, and targets of the Makefile."""
+"""The commands of test.yaml: the gate itself, and targets of the Makefile.
+
+What ``make test`` leaves to a longer version is among them.
+"""
 
 
 def commands(workflow: Path) -> list[str]:

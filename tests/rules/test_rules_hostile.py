@@ -141,7 +141,11 @@ for _rule, _case in CASES:
         if _kind is not None and _data not in OBJECTS.setdefault(_kind.resource, []):
             OBJECTS[_kind.resource].append(_data)
 
-SOME = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SOME = settings(
+    max_examples=int(os.environ.get("HOSTILE_REVIEWS", "12")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 @st.composite

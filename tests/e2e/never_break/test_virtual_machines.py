@@ -34,6 +34,7 @@ from tests.e2e.never_break.world import (
 from tests.e2e.reach import BEFORE, Reach
 from tests.https.reviews import vm
 from tests.never_break import never_break
+from tests.prefork import virt_admit
 from tests.waiting import eventually
 from virt_admit.install.manifests import IGNORE_LABEL, KUBEVIRT_NAMESPACES, SYSTEM_NAMESPACES
 from virt_admit.model.kubernetes import kinds
@@ -304,7 +305,9 @@ class TestVirtualMachines:
         """
         with (
             ControlPlane(asker.plane.binaries) as bare,
-            Webhook(tmp_path, "--live", "--kubeconfig", bare.kubeconfig) as webhook,
+            Webhook(
+                tmp_path, "--live", "--kubeconfig", bare.kubeconfig, program=virt_admit()
+            ) as webhook,
         ):
             install_crds(bare, [kinds.VM])
             register(bare, webhook)
