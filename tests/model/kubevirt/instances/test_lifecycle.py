@@ -105,6 +105,7 @@ def test_run_strategies(strategy, drained, shutdown, crash, node_lost, deleted, 
 )
 def test_what_comes_back_after_a_drain(strategy, comes):
     found = vmis.comes_back(vmi(), complete(vm(strategy)))
+    assert found.remedy.endswith("kubectl delete vmi db -n shop") is (strategy == "Once")
 
     assert (found.comes, found.why) == (comes, f"runStrategy {strategy}")
     assert bool(found.remedy) is not comes

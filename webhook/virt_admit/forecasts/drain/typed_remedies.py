@@ -224,6 +224,12 @@ def starts_again(vmi: Object) -> str:
     return _patch_vm(vmi, {"spec": {"running": None, "runStrategy": "Always"}})
 
 
+def started(remedy: str, vmi: Object) -> str:
+    """Return a remedy for a VM that stays off after a drain, with the command that starts it again
+    unless it has its own."""
+    return remedy if not remedy or command_of(remedy) else typed(remedy, starts_again(vmi))
+
+
 def or_migrates(remedy: str, vmi: Object) -> str:
     """Return a remedy for a VM that stays off after a drain, with how a drain migrates it instead,
     if it can migrate.

@@ -435,8 +435,9 @@ def _shut_down(
         return _Verdict(VmOutcome.STOPS, f"{why}; {removed.of_vms.reason}", removed.of_vms.remedy)
     after = vmis.comes_back(vmi, cluster, lost=lost)
     if not after.comes:
-        remedy = typed(after.remedy, typed_remedies.starts_again(vmi)) if after.remedy else ""
-        return _Verdict(VmOutcome.STOPS, f"{why}; {after.why}", remedy)
+        return _Verdict(
+            VmOutcome.STOPS, f"{why}; {after.why}", typed_remedies.started(after.remedy, vmi)
+        )
     if ending := ending_namespaces.reason(vmi, cluster):
         return _Verdict(VmOutcome.STOPS, f"{why}; {ending}, so that no VM starts in it again")
     problem = no_target.reason(find(False), cluster, moves=False)

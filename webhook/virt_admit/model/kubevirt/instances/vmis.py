@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, kubectl
+from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, each, entry, unlisted
 from virt_admit.model.kubernetes.kinds import VM, VMI
@@ -147,7 +147,13 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
     after = outcomes.deleted if stopped else outcomes.node_lost if lost else outcomes.drain
     if after is Then.RESTARTED:
         return Return(True, why)
+    if lifecycle.VIRTCTL[wants].start is None:  # Once: KubeVirt starts a VM that has no VMI
+        deletes = kubectl("delete", VMI, vmi.name, vms.namespace_of(vmi))
+        return Return(False, why, typed(_RERUN, deletes))
     return Return(False, why, "set runStrategy Always; or start it by hand afterwards")
+
+
+_RERUN: Final = "if it is to run again, delete its VMI when it has stopped"
 
 
 def made_durable(vmi: Object) -> str:
