@@ -6,7 +6,8 @@ and a move meets the same storage.
 
 **Fix.** Repair the storage, or make room in it. The guest then goes on by itself. If another pod
 mounts the claim with another SELinux level, end that pod and restart the VM. A drain may have
-evicted the pod that attaches a hotplugged volume: then stop and start the VM.
+evicted the pod that attaches a hotplugged volume: then stop and start the VM. A NetworkFence of
+another node may cut off the node of the VM: then lift that fence.
 """
 
 import re
@@ -15,6 +16,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model import pod_owners
+from virt_admit.model.evidence import network_fences
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import (
     CEPH_CLUSTER,
@@ -45,6 +47,7 @@ def _reads() -> Reads:
     return union(
         clock.READS,
         changed_disks.DISK_READS,
+        network_fences.READS,
         pod_owners.READS,
         restart_guard.READS,
         {

@@ -14,18 +14,22 @@ qemu/qemu:migration/migration.c#migration_completion_precopy (bdrv_inactivate_al
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import lost_attachments, relabelled_claims
 from virt_admit.forecasts.placement.components.drivers import refusing_storage
 from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.evidence import network_fences
+from virt_admit.model.evidence.network_fences import WrongFence
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE, PVC
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.lookups import csi_of, find
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
 
@@ -83,6 +87,9 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     begin = f"its guest is {words(vmi, cluster)}: "
     if fault is None and (lost := _lost(vmi, cluster)):
         return lost._replace(reason=f"{begin}{lost.reason}. {_NEXT_DRAIN}")
+    if fault is None and (fence := _fence(vmi, tuple(volumes.values()), cluster)) is not None:
+        cut_off = f"{begin}{fence.words(vmi.at('status', 'nodeName').text or '')}"
+        return Problem(cut_off, fence.remedy)
     of = (
         f" of volume {named[1]}"
         if named is not None
@@ -145,6 +152,17 @@ def stays(vmi: Object) -> str:
     it is not paused by a user.
     """
     return "; its guest is paused by a user, and stays so" if reason(vmi) == BY_USER else ""
+
+
+def _fence(vmi: Object, claims: Iterable[str], cluster: Cluster) -> WrongFence | None:
+    """Return the fence of another node that cuts the node of a guest off from one of its volumes;
+    None: none is known to.
+    """
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text)
+    found = (find(cluster, PVC, vms.namespace_of(vmi), claim) for claim in claims)
+    drivers = {csi_of(claim, cluster)["driver"].text or "" for claim in found} - {""}
+    fences = (network_fences.wrong(node, each, cluster) for each in sorted(drivers) if node)
+    return next((fence for each in fences for fence in each), None)
 
 
 def _claims(spec: Field) -> Iterator[tuple[str, str]]:
