@@ -255,7 +255,7 @@ def own_domain(*, cordoned, ready=True):
 @pytest.mark.parametrize(
     ("cordoned", "remedy"),
     [
-        (True, "Let OSD 0 start: kubectl uncordon a. Then wait until"),
+        (True, "Let OSD 0 start: kubectl uncordon a; then wait until"),
         (False, "Repair OSD 0, then wait until"),
     ],
 )
