@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders import EVERY_NODE, manifest
 from tests.cli.drain_cases import BLOCKING_REASON, BLOCKING_REMEDY, TEXT
+from tests.forecasts.drain.test_stuck_operators import portworx
 from tests.work import measured
 from virt_admit.cli.commands.drain import LOOKS_UP, forecast
 from virt_admit.forecasts.drain.drain_plan import plan
@@ -321,6 +322,11 @@ REPORTING = [*NODES[:3], node("d", "False")]
         ),
         (seen(NODES, MIGRATING), "No: node d does not report. 4 nodes can be drained."),
         (Snapshot([*REPORTING]), "Unknown: not all data could be read, so a drain may be blocked."),
+        (
+            seen(REPORTING, [each for each in portworx("2") if each.kind != "Node"]),
+            "Unknown: whether its operator makes way for PodDisruptionBudget portworx/px-storage "
+            "cannot be determined, so a drain may be blocked.",
+        ),
     ],
 )
 def test_can_the_cluster_be_upgraded(cluster, answer):

@@ -307,9 +307,9 @@ def test_the_node_that_drains_already():
 
 
 def test_another_node_drains():
-    found = blocker(
-        [*rook_without(OSD_BUDGET), world.blocking_budget("a"), world.blocking_budget("c")]
-    )
+    others = rook_without(OSD_BUDGET, ("Pod", "rook-ceph-osd-2"))
+    away = [*others, world.osd(2, "b", ready=False)]
+    found = blocker([*away, world.blocking_budget("a"), world.blocking_budget("c")])
     assert (found["now"], found["reason"]) == (
         True,
         "Ceph waits until b is back and its data is clean",

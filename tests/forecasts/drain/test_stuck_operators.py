@@ -8,6 +8,7 @@ from tests.builders import endpoint_slice, manifest, webhook_configuration
 from tests.forecasts.drain import operator_clusters as world
 from tests.forecasts.drain.operator_clusters import LONGHORN, budget, node, pod
 from tests.forecasts.drain.test_operator_budgets import (
+    CEPH,
     COPIES,
     OSD_BUDGET,
     blocker,
@@ -164,6 +165,78 @@ def test_an_osd_of_a_healthy_node_has_failed():
     assert found["reason"].startswith("OSD 2 on b is down although the node is up")
 
 
+def left_budgets(*, down=(), on="c", lost=True, stopped=False):
+    """Rook has written budgets for the drain of b, and the OSDs that are ``down`` are on ``on``."""
+    gone = [with_id(world.osd(each, on, ready=False), str(each)) for each in down]
+    drop = [OSD_BUDGET, *(("Pod", each.name) for each in gone), ("Node", "c"), CEPH]
+    domain = {world.DOMAIN: "b"}
+    replicas = manifest(
+        "apps/v1",
+        "Deployment",
+        "rook-ceph-osd-9",
+        "rook-ceph",
+        metadata={"labels": domain},
+        status={"readyReplicas": 0 if stopped else 1},
+    )
+    state = manifest(
+        "v1",
+        "ConfigMap",
+        "rook-ceph-pdbstatemap",
+        "rook-ceph",
+        data={"draining-failure-domain": "b"},
+    )
+    ceph = world.ceph("HEALTH_WARN")
+    ceph.data["status"]["ceph"]["details"] = {"PG_DEGRADED": {"severity": "HEALTH_WARN"}}
+    third = node("c")
+    third.data["status"] = world.DOWN if lost else third.data["status"]
+    blocking = map(world.blocking_budget, "ac")
+    return [*rook_without(*drop), third, *gone, ceph, replicas, state, *blocking]
+
+
+def test_rook_keeps_the_budgets_of_a_drain_that_is_over_as_another_osd_is_down():
+    found = blocker(left_budgets(down=[4]))
+    assert found["now"]
+    assert found["reason"] == (
+        "Rook has written it for the time without b (draining-failure-domain of ConfigMap "
+        "rook-ceph-pdbstatemap), whose OSDs are up again, and keeps it as OSD 4 of c (which is not "
+        "Ready) is down (PG_DEGRADED)"
+    )
+    assert found["remedy"].startswith("Bring OSD 4 of c back: kubectl describe node c; wait until")
+    assert "Do not delete them, nor drain b, whose" in found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({}, "whose OSDs are up again, and removes it once Ceph's data is clean"),
+        ({"down": [4], "lost": False}, "keeps it as OSD 4 of c is down (PG_DEGRADED)"),
+        ({"stopped": True}, "Ceph waits until b is back and its data is clean"),
+        ({"down": [2], "on": "b"}, "OSD 2 on b is down although the node is up"),
+        ({"down": [4], "stopped": True}, "clean, and OSD 4 of c (which is not Ready) is down too"),
+    ],
+    ids=["all up", "on a node that is up", "without a pod", "of the domain itself", "both"],
+)
+def test_what_rook_keeps_its_budgets_of_a_drain_for(given, says):
+    assert says in blocker(left_budgets(**given))["reason"]
+
+
+@pytest.mark.parametrize(("down", "on"), [([4], "c"), ([2], "b"), ([], "c")])
+def test_the_drain_of_the_domain_that_rook_lets_go_while_another_one_is_down(down, on):
+    (found,) = drain_plan.plan(Snapshot(left_budgets(down=down, on=on), complete=["*"]), "b").nodes
+    told = [each for each in found.notes if each.startswith("No budget protects OSD ")]
+    assert [each.split(": ")[0].partition(", ")[2] for each in told] == [
+        "although OSD 4 of c (which is not Ready) is down"
+    ] * (on == "c" and bool(down))
+
+
+def test_an_osd_is_up_beside_a_pod_that_its_node_does_not_end():
+    gone = with_id(world.osd(2, "b", ready=False), "2")
+    gone.data["metadata"]["name"] = "rook-ceph-osd-2-old"
+    again = with_id(world.osd(2, "b"), "2")
+    objects = without(left_budgets(), ("Pod", "rook-ceph-osd-2"))
+    assert "whose OSDs are up again" in blocker([*objects, gone, again])["reason"]
+
+
 def own_domain(*, cordoned, ready=True):
     """OSD 0 of node a is evicted, and Rook blocks every node, a included.
 
@@ -182,7 +255,7 @@ def own_domain(*, cordoned, ready=True):
 @pytest.mark.parametrize(
     ("cordoned", "remedy"),
     [
-        (True, "Let OSD 0 start: kubectl uncordon a. Then wait until"),
+        (True, "Let OSD 0 start: kubectl uncordon a; then wait until"),
         (False, "Repair OSD 0, then wait until"),
     ],
 )
@@ -391,3 +464,41 @@ def test_a_drain_cleaner_that_does_not_answer_refuses_nothing():
 def test_a_drain_cleaner_whose_endpoints_cannot_be_read():
     objects = [*kafka("1.0.1", maxUnavailable=0), *answering()[:1]]
     assert "endpointslices" in unknown(objects, unreadable=["endpointslices.discovery.k8s.io"])
+
+
+PX = "core.libopenstorage.org"
+
+
+def portworx(annotation, *, least=3, name="px-storage"):
+    """Three storage nodes, the budget of their pods, and the annotation that may have set it."""
+    labels, owner = {"storage": "true"}, (f"{PX}/v1", "StorageCluster", "px")
+    pods = [pod(f"px-{on}", "portworx", labels, on, owner="StorageCluster") for on in "abc"]
+    allowed = max(0, 3 - least)
+    given = {"allowed": allowed, "expected": 3, "owner": owner, "minAvailable": least}
+    meta = {"annotations": {"portworx.io/storage-pdb-min-available": annotation}}
+    above = manifest(f"{PX}/v1", "StorageCluster", "px", "portworx", metadata=meta)
+    return [*map(node, "abc"), *pods, budget(name, "portworx", labels, **given), above]
+
+
+def test_an_annotation_of_portworx_demands_all_storage_nodes():
+    found = blocker(portworx("3"))
+    assert not found["now"]
+    assert found["reason"] == (
+        "minAvailable is 3 for 3 pods, as annotation portworx.io/storage-pdb-min-available of "
+        "StorageCluster px is 3, from which its operator takes minAvailable"
+    )
+    assert found["remedy"].startswith(
+        "Remove that annotation of StorageCluster px, or set it to 2: kubectl annotate "
+        "storagecluster px -n portworx portworx.io/storage-pdb-min-available-; the operator then"
+    )
+
+
+@pytest.mark.parametrize("given", [{"annotation": "2"}, {"annotation": "3", "name": "px-kvdb"}])
+def test_what_the_annotation_of_portworx_has_not_set(given):
+    assert "StorageCluster px writes it, and whether it makes way is not known" in unknown(
+        portworx(**given)
+    )
+
+
+def test_a_budget_that_portworx_leaves_room_in():
+    assert drained(portworx("2", least=2))["drainable"]

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
-from virt_admit.forecasts.drain.budgets import mutual_drains
+from virt_admit.forecasts.drain.budgets import mutual_drains, rook_osds
 from virt_admit.forecasts.drain.control import (
     component_states,
     control_path,
@@ -63,6 +63,7 @@ from virt_admit.model.remediation import (
 READS: Final[Reads] = union(
     machine_drain.READS,
     mutual_drains.READS,
+    rook_osds.READS,
     harvester_maintenance.READS,
     harvester_maintenance.STOPPED_READS,
     etcd_guard.HOOK_READS,
@@ -92,6 +93,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
         yield from control_path.leaves_too(node.name, cluster)
     yield from px_updates.of_node(node.name, cluster)
     yield from mutual_drains.faults(node, cluster)
+    yield from filter(None, (rook_osds.exposed(cluster).get(node.name),))
     # else nothing reports devices, and that is the cause
     if removed_operators.kubevirt(cluster) is None:
         yield from filter(None, (kept_off_plugins.note(node, cluster),))

@@ -20,13 +20,14 @@ from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NHC, NODE, SNR
-from virt_admit.model.kubernetes.objects import Field
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of, names
 from virt_admit.model.node_updates import node_phases, updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED, Phase
 from virt_admit.model.node_updates.operators import node_removals
+from virt_admit.model.remediation import fence_taints
 
 _ASSUMED: Final = "timeAssumedRebooted"
 READS: Final[Reads] = union(
@@ -37,7 +38,7 @@ READS: Final[Reads] = union(
     hand_reboots.READS,
     certificate_requests.READS,
     node_removals.READS,
-    {SNR: (f"status.{_ASSUMED}",)},
+    {NODE: ("spec.taints",), SNR: (f"status.{_ASSUMED}",)},
 )
 
 _IN_MAINTENANCE: Final = "during which it has not reported"
@@ -185,6 +186,13 @@ def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its no
     also = certificate_requests.other_name(node, cluster) if otherwise else ""
     plain = known or not also or command_of(otherwise)  # a command ends what is said
     return known or (otherwise if plain else f"{otherwise}; {also}")
+
+
+def repair(node: Object) -> str:
+    """Return what to do about a node that does not report, if nothing else is known of it: one with
+    the taint out-of-service is fenced already.
+    """
+    return "repair the node" if fence_taints.is_fenced(node) else "repair the node, or fence it"
 
 
 def _remediations(node: str, cluster: Cluster) -> Iterator[str]:

@@ -79,7 +79,8 @@ def _rebooting(node: Object, cluster: Cluster) -> Iterator[str]:
         yield f"This node {silent}. {sentence(awaited_return.return_of(node.name, cluster))}"
     elif (over := awaited_return.overdue(node.name, cluster)) is not None:
         said = f"This node {silent}; a reboot usually takes less. {capital(over.words)}."
-        remedy = sentence(awaited_return.advice(node.name, cluster, "repair the node, or fence it"))
+        otherwise = awaited_return.repair(node)
+        remedy = sentence(awaited_return.advice(node.name, cluster, otherwise))
         told = certificate_requests.of_node(node.name, cluster) is not None
         yield said if told else f"{said} {remedy}"
 

@@ -270,7 +270,7 @@ def _repeated(obj: Object, now: datetime, cluster: Cluster) -> Iterator[Complain
     )
     for newest, *older in alike.values():
         every = (newest, *older)
-        times = sum(_times(event) for event in every)
+        times = sum(map(events.times_of, every))
         starts = (event["firstTimestamp"].text or event["eventTime"].text for event in every)
         first = min(filter(None, map(clock.instant, starts)), default=None)
         last = events.time_of(newest)
@@ -294,10 +294,6 @@ def _is_done(obj: Object, reason: str | None, last: datetime | None) -> bool:
     else:
         wanted, has = spec["replicas"].integer, status["readyReplicas"].integer
     return reason == "FailedCreate" and wanted is not None and 0 < wanted <= (has or 0)
-
-
-def _times(event: Object) -> int:
-    return event["count"].integer or event.at("series", "count").integer or 1
 
 
 _QUOTED: Final = re.compile(r'"[^"]{1,253}"')

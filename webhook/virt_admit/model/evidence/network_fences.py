@@ -26,7 +26,10 @@ from virt_admit.model.messages import names
 
 READS: Final[Reads] = {
     CEPH_CLUSTER: (),
-    NETWORK_FENCE: ("spec.cidrs", "spec.driver", "spec.fenceState", "status.result"),
+    NETWORK_FENCE: (
+        *("metadata.ownerReferences", "spec.cidrs", "spec.driver", "spec.fenceState"),
+        "status.result",
+    ),
     NODE: ("spec.taints", "status.addresses", "status.conditions.type", "status.conditions.status"),
 }
 _OF_ROOK: Final = {"rbd": ".rbd.csi.ceph.com", "cephfs": ".cephfs.csi.ceph.com"}
@@ -191,10 +194,16 @@ def _is_of_rook(fence: Object, node: Object, cluster: Cluster) -> bool:
 
 
 def _named(fence: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield the node after which Rook has named a fence."""
+    """Yield the node after which Rook has named a fence.
+
+    Before 1.14 the name of the node is that of the fence (rook/rook:pkg/operator/ceph/cluster/
+    watcher.go#createNetworkFence of 1.13).
+    """
     driver = fence.at("spec", "driver").text or ""
     for kind, end in _OF_ROOK.items():
         for ceph in cluster.known(CEPH_CLUSTER) if driver.endswith(end) else ():
             name = fence.name.removesuffix(f"-{kind}-{ceph.namespace}")
             if name != fence.name:
                 yield name
+    if driver.endswith(_OF_ROOK["rbd"]) and fence.owned_by(CEPH_CLUSTER.kind):
+        yield fence.name

@@ -189,6 +189,16 @@ def host(event: Object) -> str:
     return event.at("source", "host").text or event["reportingInstance"].text or ""
 
 
+def times_of(event: Object) -> int:
+    """Return how often an event has happened."""
+    return event["count"].integer or event.at("series", "count").integer or 1
+
+
+def begin_of(event: Object) -> datetime | None:
+    """Return when an event first happened; None: that is not known."""
+    return clock.instant(event["firstTimestamp"].text or event["eventTime"].text)
+
+
 def time_of(event: Object) -> datetime | None:
     """Return when an event last happened; a series counts in its own field."""
     times = (

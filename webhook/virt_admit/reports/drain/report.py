@@ -284,12 +284,20 @@ def verdict(plan: Plan) -> DrainVerdict:
         which = (
             f"the outcome for {count(unknown, 'VM')} cannot be determined"
             if unknown
-            else "not all data could be read"
+            else _undetermined(plan)
         )
         sentence = f"{which}, so a drain may be blocked.{cost}"
         return _held(plan, DrainVerdict(None, bool(stops), "Unknown", sentence))
     sentence = f"{whole} can be drained.{cost}"
     return _held(plan, DrainVerdict(True, bool(stops), words.yes(stops), sentence))
+
+
+def _undetermined(plan: Plan) -> str:
+    """Return what keeps a verdict open although the outcome of each VM is known."""
+    doubts = dict.fromkeys(doubt for node in plan.nodes for doubt in node.doubts)
+    if doubts and all(each.startswith("whether ") for each in doubts):
+        return f"{next(iter(doubts)).partition(' (')[0]} cannot be determined"
+    return "not all data could be read"
 
 
 def _held(plan: Plan, found: DrainVerdict) -> DrainVerdict:

@@ -81,7 +81,7 @@ def check(node: Object, context: Context) -> Findings:
     advice = (
         (pending.advice if pending.alias else f"it runs: {pending.advice}")
         if pending is not None
-        else awaited_return.advice(node.name, context.cluster, "repair the node, or fence it")
+        else awaited_return.advice(node.name, context.cluster, awaited_return.repair(node))
     )
     waits = bool(awaited_return.awaited(node.name, context.cluster)) or advice.startswith("wait ")
     drains = "" if waits else ", and a drain never completes"

@@ -6,7 +6,9 @@ and a move meets the same storage.
 
 **Fix.** Repair the storage, or make room in it. The guest then goes on by itself. If another pod
 mounts the claim with another SELinux level, end that pod and restart the VM. A drain may have
-evicted the pod that attaches a hotplugged volume: then stop and start the VM.
+evicted the pod that attaches a hotplugged volume: then stop and start the VM. A NetworkFence of
+another node may cut off the node of the VM: then lift that fence. LINSTOR may have given the volume
+a disk on the node of the VM meanwhile (``auto-diskful``): then restart the VM.
 """
 
 import re
@@ -15,6 +17,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model import pod_owners
+from virt_admit.model.evidence import network_fences
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import (
     CEPH_CLUSTER,
@@ -41,12 +44,15 @@ _FIRST_WAY: Final = re.compile(r": (?:kubectl|virtctl)|, or |; ")
 def _reads() -> Reads:
     # files alone have no guest that is paused
     from virt_admit.forecasts.drain.guests import restart_guard  # noqa: PLC0415
+    from virt_admit.forecasts.placement.components.linstor import late_disks  # noqa: PLC0415
 
     return union(
         clock.READS,
         changed_disks.DISK_READS,
+        network_fences.READS,
         pod_owners.READS,
         restart_guard.READS,
+        late_disks.READS,
         {
             JOB: ("metadata.ownerReferences",),
             PVC: ("spec.volumeMode", "spec.volumeName"),
@@ -84,6 +90,7 @@ def _reads() -> Reads:
         "https://github.com/kubevirt/kubevirt/issues/9704",
         "https://github.com/kubevirt/kubevirt/issues/10687",
         "https://github.com/kubevirt/kubevirt/issues/13523",
+        "https://github.com/cozystack/cozystack/issues/3168",
     ),
 )
 def check(vmi: Object, context: Context) -> Findings:
@@ -97,7 +104,9 @@ def check(vmi: Object, context: Context) -> Findings:
     # files alone know no guest that is paused
     from virt_admit.forecasts.drain.guests import paused_guests  # noqa: PLC0415
 
-    if age < _PATIENCE and not paused_guests.is_detached(vmi, context.cluster):
+    errors = paused_guests.repeated(vmi, context.cluster)
+    lasts = errors is not None and errors.last - errors.first >= _PATIENCE
+    if age < _PATIENCE and not lasts and not paused_guests.is_detached(vmi, context.cluster):
         return
     found = paused_guests.problem(vmi, context.cluster)
     if found is None:

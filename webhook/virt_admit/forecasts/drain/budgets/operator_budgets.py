@@ -24,6 +24,7 @@ from virt_admit.forecasts.drain.budgets import (
     guard_budgets,
     longhorn_budgets,
     pod_budgets,
+    pod_counts,
     postgres_budgets,
     rook_osds,
 )
@@ -51,6 +52,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
+from virt_admit.model.lookups import find
 
 READS: Final = union(
     absent_operators.READS,
@@ -163,8 +165,6 @@ def _owner(budget: Object, *groups: str) -> Owner | None:
 # --- Rook-Ceph ------------------------------------------------------------------------------------
 
 _ROOK: Final = "ceph.rook.io"
-_DOMAIN: Final = "topology-location-"
-"""Start of the label of OSD pods that names their failure domain."""
 
 
 def _is_of_rook(budget: Object) -> bool:
@@ -179,7 +179,7 @@ def _is_of_monitors(budget: Object) -> bool:
 
 def _rook(eviction: PodEviction) -> OperatorAnswer | None:
     labels = selected_labels(eviction.budget)
-    domain = next((key for key in labels if key.startswith(_DOMAIN)), "")
+    domain = next((key for key in labels if key.startswith(rook_osds.DOMAIN)), "")
     if domain:
         return rook_osds.another_domain(eviction, domain)
     if labels.get("app") == "rook-ceph-osd":
@@ -393,13 +393,16 @@ def _custom(eviction: PodEviction) -> OperatorAnswer | None:
     budget, owner = eviction.budget, _custom_owner(eviction.budget)
     if not eviction.never or owner is None:
         return None
+    kind = kinds.find(owner.group, owner.kind) or kinds.guess(f"{owner.group}/", owner.kind)
+    above = find(eviction.cluster, kind, budget.namespace, owner.name)
+    if above is not None and (set_by := pod_counts.annotated(eviction, above, kind)) is not None:
+        return set_by
     waited = _waited(eviction)
     if waited is None:
         raise Unseen(f"{owner} writes it, and whether it makes way is not known")
     node, age = waited
     number = pod_budgets.enough(budget)
     more = f"at least {number} pods, or for " if number else ""
-    kind = kinds.find(owner.group, owner.kind) or kinds.guess(f"{owner.group}/", owner.kind)
     return OperatorAnswer(
         Way.NEVER,
         f"{eviction.never}, so no pod can ever be evicted: all are healthy, and the operator that "

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import pod_budgets
-from virt_admit.model.commands import argument, merge_patch, shell, typed
+from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
+from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import kinds, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import (
@@ -20,11 +21,18 @@ from virt_admit.model.kubernetes.kinds import (
     REPLICA_SET,
     SCALED_OBJECT,
     STATEFUL_SET,
+    Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 
+_ANNOTATIONS: Final = {
+    ("core.libopenstorage.org", "px-storage"): "portworx.io/storage-pdb-min-available"
+}
+"""What sets minAvailable of a budget at its owner, by the API group of that and the name of the
+budget (libopenstorage/operator:drivers/storage/portworx/component/disruption_budget.go).
+"""
 READS: Final[Reads] = {
     POD: ("metadata.labels", "metadata.ownerReferences"),
     AUTOSCALER: ("spec.scaleTargetRef", "spec.minReplicas", "spec.maxReplicas"),
@@ -135,3 +143,27 @@ def commanded(remedy: str, told: str) -> str:
     """Return a remedy whose first way has this command."""
     first, _, others = remedy.rstrip(".").partition(", or ")
     return typed(first, told, f"or {others}" if others else "")
+
+
+def annotated(eviction: PodEviction, owner: Object, kind: Kind) -> OperatorAnswer | None:
+    """Return that an annotation of its owner has set a budget that can never allow an eviction;
+    None: none has.
+    """
+    budget, key = eviction.budget, _ANNOTATIONS.get((kind.group, eviction.budget.name), "")
+    least = budget.at("spec", "minAvailable").integer
+    pods = budget.at("status", "expectedPods").integer
+    if least is None or not pods or not key or owner.annotations.get(key) != str(least):
+        return None
+    above = f"{owner.kind} {owner.name}"
+    remove = kubectl("annotate", kind, owner.name, owner.namespace or "", f"{key}-")
+    return OperatorAnswer(
+        Way.NEVER,
+        f"{eviction.never}, as annotation {key} of {above} is {least}, from which its operator "
+        "takes minAvailable",
+        typed(
+            f"Remove that annotation of {above}, or set it to {pods - 1}",
+            remove,
+            "the operator then writes a budget that lets one pod go, and it reverts any other "
+            "change of it. Portworx operator 24.1.0 and later ignores such a value.",
+        ),
+    )

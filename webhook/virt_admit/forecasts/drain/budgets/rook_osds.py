@@ -10,9 +10,10 @@ rook/rook:pkg/operator/ceph/disruption/clusterdisruption/osd.go#reconcilePDBsFor
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.budgets import pod_budgets
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     OperatorAnswer,
@@ -23,28 +24,35 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     selected_labels,
 )
 from virt_admit.forecasts.placement.components.drivers import refusing_storage
-from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.evidence.writes import admission_policies
-from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, NODE, PDB, POD
+from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, unlisted
+from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, DEPLOYMENT, NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, union
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
 
 READS: Final = union(
     clock.READS,
     admission_policies.READS,
     {
-        CEPH_CLUSTER: ("status.ceph.health",),
+        CEPH_CLUSTER: ("status.ceph.health", "status.ceph.details"),
+        DEPLOYMENT: ("metadata.labels", "status.readyReplicas"),
         NODE: ("spec.unschedulable", *CONDITIONS),
         POD: ("metadata.labels", "metadata.creationTimestamp", "spec.nodeName", *CONDITIONS),
     },
 )
 
+DOMAIN: Final = "topology-location-"
+"""Start of the label of OSD pods that names their failure domain."""
 _HOST: Final = "topology-location-host"
 """Label of OSD pods: the name of their host in the CRUSH map."""
 _ID: Final = refusing_storage.OSD_ID
+_CONFIG_MAP: Final = kinds.guess("v1", "ConfigMap")
+_STATE: Final = "rook-ceph-pdbstatemap"
+_DRAINING: Final = "draining-failure-domain"
 _SWITCHED: Final = datetime.timedelta(minutes=5)
 """Rook looks every 30 s. An OSD that is down for longer has not made it let the others of its node
 go.
@@ -53,28 +61,146 @@ go.
 
 def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
     """Return what a budget of 0 waits for: Rook writes one for each failure domain but the one that
-    is down.
+    is down, or that was down when it wrote them.
     """
     budgets = eviction.cluster.list(PDB, eviction.budget.namespace)
     if (own := _own_domain(eviction, label)) is not None:
         return own
     blocked = {value for budget in budgets if (value := selected_labels(budget).get(label))}
-    elsewhere = [pod for pod in eviction.pods if pod.labels.get(label) not in (None, *blocked)]
+    osds = [pod for pod in eviction.pods if label in pod.labels]
+    elsewhere = [pod for pod in osds if pod.labels[label] not in blocked]
     where = names(sorted({pod.labels[label] for pod in elsewhere})) or "another failure domain"
-    failed = [pod for pod in elsewhere if _has_failed(pod, eviction)]
+    failed = [pod for pod in _down(elsewhere) if _has_failed(pod, eviction)]
     if failed:
-        osds = _named(failed)
+        osds_down = _named(failed)
         reason = (
-            f"{osds} on {where} is down although the node is up, and Rook lets no other node go "
-            "until it is back"
+            f"{osds_down} on {where} is down although the node is up, and Rook lets no other node "
+            "go until it is back"
         )
         lost = any(map(refusing_storage.lacks_data, eviction.cluster.known(CEPH_CLUSTER)))
         remove = "" if lost else ", or remove it from Ceph if its disk is lost"
-        remedy = f"Repair {osds}{remove}."
+        remedy = f"Repair {osds_down}{remove}."
         return OperatorAnswer(Way.NOW, reason, remedy)
-    reason = f"Ceph waits until {where} is back and its data is clean"
+    others = [pod for pod in _down(osds) if pod not in elsewhere]
+    if _are_up(elsewhere, label, eviction):
+        return _outdated(where, others, eviction)
+    too = f", and {_placed(others, eviction.cluster)} is down too" if others else ""
+    reason = f"Ceph waits until {where} is back and its data is clean{too}"
     remedy = f"Wait for that, and repair {where} if it does not come back."
+    if others:
+        remedy = f"Bring {where} and {_placed(others, eviction.cluster)} back, and wait for that."
     return OperatorAnswer(Way.NOW, reason, remedy, _away(elsewhere, eviction.cluster))
+
+
+def _down(osds: Iterable[Object]) -> list[Object]:
+    """Return the pods of OSDs that are down: no pod of them is ready. One that its node does not
+    end any more says nothing about the OSD.
+    """
+    known = list(osds)
+    up = {_number(pod) for pod in known if pod.is_true("Ready")}
+    return [pod for pod in known if _number(pod) not in up]
+
+
+def _number(osd: Object) -> str:
+    return osd.labels.get(_ID, osd.name)
+
+
+def _are_up(osds: Sequence[Object], label: str, eviction: PodEviction) -> bool:
+    """Return whether all OSDs of the failure domains of these are up, also those without a pod."""
+    domains = {pod.labels[label] for pod in osds}
+    stopped = (
+        each
+        for each in eviction.cluster.known(DEPLOYMENT)
+        if each.namespace == eviction.budget.namespace and each.labels.get(label) in domains
+        if not each.at("status", "readyReplicas").integer
+    )
+    unseen = unlisted(eviction.cluster, DEPLOYMENT)
+    return bool(osds) and not unseen and not _down(osds) and not any(True for _ in stopped)
+
+
+def _outdated(where: str, down: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
+    """Return what keeps budgets of a failure domain that is back: Rook removes them once all data
+    is clean, and does not let the next domain go instead.
+
+    A Rook before 1.18.3 retains the first domain (rook/rook:pkg/operator/ceph/disruption/
+    clusterdisruption/osd.go#setPDBConfig, rook/rook#15840).
+    """
+    state = find(eviction.cluster, _CONFIG_MAP, eviction.budget.namespace or "", _STATE)
+    named = state.at("data", _DRAINING).text if state is not None else None
+    kept = f" ({_DRAINING} of ConfigMap {_STATE})" if named == where else ""
+    begin = f"Rook has written it for the time without {where}{kept}, whose OSDs are up again"
+    if not down:
+        reason = f"{begin}, and removes it once Ceph's data is clean"
+        return OperatorAnswer(Way.NOW, reason, "Wait for that, and see in Ceph what prevents it.")
+    osds = _placed(down, eviction.cluster)
+    checks = sorted(
+        code
+        for ceph in eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace)
+        for code in ceph.at("status", "ceph", "details").map
+        if code.startswith("PG_")
+    )
+    reason = f"{begin}, and keeps it as {osds} is down{f' ({names(checks)})' if checks else ''}"
+    then = (
+        "wait until Ceph's data is clean, when Rook removes these budgets. Do not delete them, nor "
+        f"drain {where}, whose OSDs no budget protects, before that. Rook 1.18.3 and later moves "
+        "them to the failure domain that is down"
+    )
+    hosts = _hosts(down)
+    lost = next((each for each in hosts if _is_lost(each, eviction.cluster)), "")
+    shown = kubectl("describe", NODE, lost) if lost else ""
+    back = f"Bring {_named(down)}{f' of {names(hosts)}' if hosts else ''} back"
+    remedy = typed(back, shown, f"{then}.")
+    return OperatorAnswer(Way.NOW, reason, remedy)
+
+
+@cached
+def exposed(cluster: Cluster) -> Mapping[str, str]:
+    """Return for nodes whose OSDs no budget protects, while OSDs elsewhere are down, that a drain
+    would take more of the data away: Rook still lets them go, for an earlier drain.
+    """
+    if any(unlisted(cluster, kind) for kind in (PDB, POD)):
+        return {}
+    blocked: dict[tuple[str | None, str], set[str]] = {}
+    for budget in cluster.known(PDB):
+        for label, domain in selected_labels(budget).items():
+            if label.startswith(DOMAIN) and budget.at("spec", "maxUnavailable").integer == 0:
+                blocked.setdefault((budget.namespace, label), set()).add(domain)
+    found: dict[str, str] = {}
+    for (namespace, label), domains in blocked.items():
+        pods = (pod for pod in cluster.known(POD) if pod.namespace == namespace)
+        osds = [pod for pod in pods if label in pod.labels]
+        down = _down(osds)
+        lost = [pod for pod in down if pod.labels[label] in domains]
+        free = [pod for pod in osds if pod.labels[label] not in domains]
+        if not lost or any(pod in down for pod in free):
+            continue
+        for pod in free:
+            if not any(True for _ in pod_budgets.selecting(pod, cluster)):
+                found[node_of(pod)] = (
+                    f"No budget protects OSD {_number(pod)} of this node, although "
+                    f"{_placed(lost, cluster)} is down: a drain would take further copies of data "
+                    "away, so wait until Ceph's data is clean."
+                )
+    return found
+
+
+def _placed(osds: Sequence[Object], cluster: Cluster) -> str:
+    """Return OSDs with their nodes: ``OSD 2 of n3 (which is not Ready)``."""
+    hosts = _hosts(osds)
+    lost = [host for host in hosts if _is_lost(host, cluster)]
+    state = "which is not Ready" if len(hosts) == 1 else f"not Ready: {names(lost)}"
+    of = f" of {names(hosts)}" if hosts else ""
+    return f"{_named(osds)}{of}{f' ({state})' if lost else ''}"
+
+
+def _hosts(osds: Iterable[Object]) -> list[str]:
+    """Return the nodes of OSDs, as far as they are known."""
+    return sorted({host for osd in osds if (host := node_of(osd) or osd.labels.get(_HOST, ""))})
+
+
+def _is_lost(host: str, cluster: Cluster) -> bool:
+    found = find(cluster, NODE, "", host)
+    return found is not None and not found.is_true("Ready")
 
 
 def _away(osds: Iterable[Object], cluster: Cluster) -> tuple[str, ...]:
@@ -91,11 +217,7 @@ def _own_domain(eviction: PodEviction, label: str) -> OperatorAnswer | None:
     that is evicted already then cannot start on the cordoned node, and the next one may not leave.
     """
     domain = selected_labels(eviction.budget)[label]
-    down = [
-        pod
-        for pod in eviction.pods
-        if label in pod.labels and _ID in pod.labels and not pod.is_true("Ready")
-    ]
+    down = _down(pod for pod in eviction.pods if label in pod.labels and _ID in pod.labels)
     if not down or any(pod.labels[label] != domain for pod in down):
         return None
     hosts = sorted({node_of(pod) or pod.labels.get(_HOST, "") or domain for pod in down})
@@ -131,7 +253,7 @@ def _has_failed(pod: Object, eviction: PodEviction) -> bool:
 
 
 def _named(osds: Iterable[Object]) -> str:
-    return f"OSD {names(sorted({osd.labels[_ID] for osd in osds}), 40)}"
+    return f"OSD {names(sorted(set(map(_number, osds))), 40)}"
 
 
 def of_node(eviction: PodEviction) -> OperatorAnswer:

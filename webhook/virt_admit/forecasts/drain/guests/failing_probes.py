@@ -134,7 +134,7 @@ def _answer(vmi: Object, probe: Field, cluster: Cluster) -> str:
     for event in known:
         said = _public(events.probe_answer(event["reason"].text or "", events.message(event)))
         if said:
-            times = event["count"].integer or event.at("series", "count").integer or 1
+            times = events.times_of(event)
             how = "" if inside else f": {cut_middle(said, _LONGEST)}"
             return f" ({count(times, 'failure')}{how})"
     return ""

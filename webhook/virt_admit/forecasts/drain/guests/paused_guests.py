@@ -14,19 +14,25 @@ qemu/qemu:migration/migration.c#migration_completion_precopy (bdrv_inactivate_al
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.guests import lost_attachments, relabelled_claims
+from virt_admit.forecasts.drain.guests import lost_attachments, relabelled_claims, restart_guard
 from virt_admit.forecasts.placement.components.drivers import refusing_storage
-from virt_admit.model.commands import argument, shell, typed
+from virt_admit.forecasts.placement.components.linstor import late_disks
+from virt_admit.forecasts.placement.components.linstor.late_disks import LateDisk
+from virt_admit.model.commands import argument, shell, typed, virtctl
+from virt_admit.model.evidence import network_fences
+from virt_admit.model.evidence.network_fences import WrongFence
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE, PVC
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.messages import names
+from virt_admit.model.lookups import csi_of, find
+from virt_admit.model.messages import names, ordinal
 from virt_admit.model.problems import Problem
 
 IO_ERROR: Final = "PausedIOError"
@@ -80,9 +86,13 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         name: claim for name, claim in _claims(vmi["spec"]) if named is None or name == named[1]
     }
     fault = refusing_storage.first(namespace, tuple(volumes.values()), cluster)
-    begin = f"its guest is {words(vmi, cluster)}: "
+    errors = repeated(vmi, cluster)
+    begin = f"its guest is {words(vmi, cluster)}{errors.words if errors is not None else ''}: "
     if fault is None and (lost := _lost(vmi, cluster)):
         return lost._replace(reason=f"{begin}{lost.reason}. {_NEXT_DRAIN}")
+    if fault is None and (fence := _fence(vmi, tuple(volumes.values()), cluster)) is not None:
+        cut_off = f"{begin}{fence.words(vmi.at('status', 'nodeName').text or '')}"
+        return Problem(cut_off, fence.remedy)
     of = (
         f" of volume {named[1]}"
         if named is not None
@@ -99,6 +109,8 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
             fails = f"{begin}reads or writes{of} fail, {label} the label of another pod: "
             fails += f"{why}. {_RESTART if sure else _GOES_ON}"
             return taken.problem._replace(reason=fails, brief=f"{begin}{why}")
+        if errors is not None and (disk := _late_disk(vmi, volumes, errors, cluster)) is not None:
+            return _reopened(vmi, begin, f"reads or writes{of} fail", disk, cluster)
         see = shell("kubectl", "describe", "vmi", argument(vmi.name), "-n", namespace)
         fails = f"{begin}reads or writes{of} fail, and nothing that was read says why. {_GOES_ON}"
         return Problem(fails, typed(f"see why the storage{of} does not answer", see))
@@ -106,6 +118,14 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     ends = f"{_GOES_ON}, and not before. Neither a move, a restart nor virtctl unpause helps"
     remedy = fault.remedy if fault is not None else _larger(vmi, volumes)
     return Problem(f"{begin}the storage{of} refuses reads or writes{full}{because}. {ends}", remedy)
+
+
+def _reopened(vmi: Object, begin: str, fails: str, disk: LateDisk, cluster: Cluster) -> Problem:
+    """Return that a guest has to open a volume again which has changed meanwhile."""
+    opens = f"restart the VM, so that it opens the volume again{restart_guard.later(vmi, cluster)}"
+    restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
+    remedy = typed(opens, restart, disk.further)
+    return Problem(f"{begin}{fails}. {disk.words}", remedy, brief=f"{begin}{disk.brief}")
 
 
 _GOES_ON: Final = "It goes on by itself once they succeed"
@@ -145,6 +165,51 @@ def stays(vmi: Object) -> str:
     it is not paused by a user.
     """
     return "; its guest is paused by a user, and stays so" if reason(vmi) == BY_USER else ""
+
+
+class RepeatedErrors(NamedTuple):
+    """I/O errors of a guest that KubeVirt resumes after each."""
+
+    times: int
+    first: datetime
+    last: datetime
+
+    @property
+    def words(self) -> str:
+        """As the end of a phrase; empty: it was the only one."""
+        return (
+            f", the {ordinal(self.times)} time in {clock.duration(self.last - self.first)}"
+            if self.times > 1 and self.last > self.first
+            else ""
+        )
+
+
+def repeated(vmi: Object, cluster: Cluster) -> RepeatedErrors | None:
+    """Return the known I/O errors of a guest; None: none is known, or not since when."""
+    found = [each for each in events.about(vmi, None, cluster) if each["reason"].text == "IOerror"]
+    begun = [at for each in found if (at := events.begin_of(each)) is not None]
+    ended = [at for each in found if (at := events.time_of(each)) is not None]
+    if not begun or not ended:
+        return None
+    return RepeatedErrors(sum(map(events.times_of, found)), min(begun), max(ended))
+
+
+def _late_disk(
+    vmi: Object, volumes: Mapping[str, str], errors: RepeatedErrors, cluster: Cluster
+) -> LateDisk | None:
+    found = (late_disks.of(vmi, each, errors.first, cluster) for each in volumes.values())
+    return next(filter(None, found), None)
+
+
+def _fence(vmi: Object, claims: Iterable[str], cluster: Cluster) -> WrongFence | None:
+    """Return the fence of another node that cuts the node of a guest off from one of its volumes;
+    None: none is known to.
+    """
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text)
+    found = (find(cluster, PVC, vms.namespace_of(vmi), claim) for claim in claims)
+    drivers = {csi_of(claim, cluster)["driver"].text or "" for claim in found} - {""}
+    fences = (network_fences.wrong(node, each, cluster) for each in sorted(drivers) if node)
+    return next((fence for each in fences for fence in each), None)
 
 
 def _claims(spec: Field) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from virt_admit.forecasts.placement.components import (
 )
 from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.drivers import (
+    node_services,
     refused_mounts,
     refusing_storage,
     stale_block_files,
@@ -49,6 +50,7 @@ from virt_admit.model.problems import Problem
 READS: Final[Reads] = union(
     longhorn_nodes.READS,
     longhorn_starts.READS,
+    node_services.READS,
     unfinished_clones.READS,
     busy_volumes.READS,
     shared_volumes.READS,
@@ -149,6 +151,17 @@ def _fenced(start: PodStart) -> StartFault | None:
     return StartFault(f"{start.words}. {words}", words, fence.remedy, of_node=True)
 
 
+def _unserved(start: PodStart) -> StartFault | None:
+    """Return that a service of its node, which the driver of a volume needs, does not run."""
+    named = VOLUME.search(start.said) if start.said.startswith(BY_KUBELET) else None
+    driver = start.driver(named[1]) if named is not None else ""
+    found = node_services.missing(start.said, driver, start.on, start.cluster) if driver else None
+    if found is None:
+        return None
+    told = f"{start.words}. {found.what}"
+    return StartFault(told, found.what, found.remedy, of_node=found.of_node)
+
+
 def _unknown(start: PodStart) -> StartFault | None:
     """Return that a driver does not know the node of a pod, where only an event tells its error."""
     framed = FRAME.match(start.said) if start.said.startswith("AttachVolume.") else None
@@ -242,7 +255,7 @@ def _plain_file(start: PodStart) -> StartFault | None:
 
 
 READERS: Final[tuple[Callable[[PodStart], StartFault | None], ...]] = (
-    *(_attached, _stopped, _fenced, _unknown, _busy, _refused, _failing, _plain_file),
+    *(_attached, _stopped, _fenced, _unserved, _unknown, _busy, _refused, _failing, _plain_file),
 )
 """The most telling first, after ``awaited``."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,11 +11,12 @@ from typing import Final
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.model.kubevirt.instances import networks
+from virt_admit.model.messages import capital
 from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.said_once import Said, once, without_remedy
 from virt_admit.reports.explain.vm.report import VmReport
 from virt_admit.reports.explain.vm.resting import START as _START
-from virt_admit.reports.explain.vm.status_notes import FAILS, NO_NODE
+from virt_admit.reports.explain.vm.status_notes import FAILS, NO_NODE, PAUSED
 
 EVENTS: Final = {
     "drain": "a drain of its node",
@@ -89,7 +91,14 @@ _SENTENCE_END: Final = re.compile(r"[.;] ")
 def notes(report: VmReport, todo: Sequence[str]) -> tuple[str, ...]:
     """Return the notes without those that only repeat a cause or the words of a volume."""
     said = (*causes(report), *(Said("see To do", remedy) for remedy in todo))
-    return tuple(note for note in report.notes if not _repeats(note, report, said))
+    untold = (_untold(note, todo) for note in report.notes)
+    return tuple(note for note in untold if not _repeats(note, report, said))
+
+
+def _untold(note: str, todo: Sequence[str]) -> str:
+    """Return the note about a paused guest without its remedy where that is to do."""
+    ends = (f". {capital(remedy)}" for remedy in todo if note.startswith(PAUSED))
+    return functools.reduce(str.removesuffix, ends, note)
 
 
 def _repeats(note: str, report: VmReport, said: Sequence[Said]) -> bool:

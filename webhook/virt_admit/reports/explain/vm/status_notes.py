@@ -57,6 +57,7 @@ _LONGEST: Final = 200
 NO_NODE: Final = "kube-scheduler finds no node for its pod"
 """How the note begins that has the words of kube-scheduler."""
 
+PAUSED: Final = "its guest is paused"
 FAILS: Final = "kube-scheduler fails with its pod"
 """The same where it fails with the node that it chose
 (kubernetes/api:core/v1/types.go#PodReasonSchedulerError).
@@ -180,7 +181,7 @@ def _starts(vm: Object, cluster: Cluster) -> Iterator[str]:
 def _paused(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield why the guest of a VMI is paused, and what ends that."""
     if stopped := paused_guests.problem(vmi, cluster):
-        yield stopped.reason
+        yield f"{stopped.reason}. {capital(stopped.remedy)}"
     elif paused_guests.reason(vmi) == paused_guests.BY_USER:
         paused = f"its guest is {paused_guests.words(vmi, cluster)}"
         yield f"{paused}, until a user resumes it: {paused_guests.resume(vmi)}"
