@@ -5,12 +5,12 @@ import pytest
 from tests import builders
 from tests.forecasts.drain.test_vm_states import BLOCKS, LAUNCHER, MIGRATES, UNKNOWN, row
 from tests.forecasts.drain.vm_motion import cluster, failed, launcher, vmi
+from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.states.vm_states_failures import (
     PAIR_REMEDY,
     SIZE_REMEDY,
     load_remedy,
     pair_remedy,
-    remedy,
 )
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
 
@@ -55,7 +55,7 @@ FORBIDDEN = (
     ],
 )
 def test_the_remedy_is_about_the_reason(reason, repair):
-    assert remedy(reason).startswith(repair)
+    assert remedies.of(reason).startswith(repair)
 
 
 def test_a_claim_that_is_too_small_is_no_matter_of_processors():

@@ -7,7 +7,7 @@ A cluster has a hundred thousand claims and ten thousand machines, so only the f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -94,20 +94,15 @@ def lookup_namespace(kind: Kind, rules: Rules) -> str:
 def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without ``managedFields`` and without the annotation of ``kubectl apply``.
 
-    Two entries of ``managedFields`` stay, because nothing else tells when a VMI was marked for
-    evacuation, and who wrote the limits of a quota.
+    Some entries of ``managedFields`` stay, because nothing else tells when a VMI was marked for
+    evacuation, who wrote the limits of a quota, and who owns the fields of an object that Fleet
+    applies.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return obj
     rest = {key: value for key, value in metadata.items() if key != "managedFields"}
-    marks = [
-        _filter(entry.value, tree)
-        for entry in Field(metadata)["managedFields"].items()
-        for mark, tree in _MARKS
-        if entry.at(*mark).present
-    ]
-    if marks:
+    if marks := list(_kept_entries(metadata)):
         rest["managedFields"] = marks
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict) and LAST_APPLIED in annotations:
@@ -123,6 +118,41 @@ _MARKS: Final = (
     (_EVACUATED, _tree([("time",), _EVACUATED])),
     (_LIMITED, _tree([("time",), ("manager",), _LIMITED])),
 )
+_FLEET: Final = "objectset.rio.cattle.io/id"
+_HELM: Final = "meta.helm.sh/release-name"
+_OF_FLEET: Final = _tree(
+    [
+        *((name,) for name in ("manager", "operation", "subresource", "time")),
+        ("fieldsV1", "f:metadata", "f:annotations", f"f:{_HELM}"),
+        ("fieldsV1", "f:spec"),
+    ]
+)
+
+
+def _kept_entries(metadata: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    entries = Field(metadata)["managedFields"].items()
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict) and _FLEET in annotations:
+        for entry in entries:
+            if entry.at("fieldsV1", "f:spec").present:
+                kept = _filter(entry.value, _OF_FLEET)
+                kept["fieldsV1"]["f:spec"] = _names(kept["fieldsV1"]["f:spec"])
+                yield kept
+        return
+    for entry in entries:
+        for mark, tree in _MARKS:
+            if entry.at(*mark).present:
+                yield _filter(entry.value, tree)
+
+
+def _names(value: Any, depth: int = 0) -> dict[str, Any]:
+    """Return the names of fields without keys and values of list items."""
+    if not isinstance(value, dict) or depth >= _DEEPEST:
+        return {}
+    return {key: _names(below, depth + 1) for key, below in value.items() if key[:2] == "f:"}
+
+
+_DEEPEST: Final = 16
 
 
 def _filter(value: Any, tree: Tree | None) -> Any:

@@ -6,13 +6,10 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
+from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.guests import paused_guests
-from virt_admit.forecasts.drain.states import (
-    vm_states_failures,
-    vm_states_outcomes,
-    vm_states_times,
-)
+from virt_admit.forecasts.drain.states import vm_states_outcomes, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.drain.targets import awaited_volumes, rejected_targets
 from virt_admit.forecasts.placement import (
@@ -109,7 +106,7 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
             "it may switch to post-copy, for which the nodes forbid userfaultfd: the migration of "
             f"{failed} failed"
         )
-        return Problem(reason, vm_states_failures.POST_COPY_REMEDY, ProblemCause.MIGRATION_FAILS)
+        return Problem(reason, remedies.POST_COPY_REMEDY, ProblemCause.MIGRATION_FAILS)
     here = vmi.at("status", "nodeName").text or ""
     node = candidates.scheduler(cluster).state.nodes.get(here)
     served = node is None or node.labels.get(SCHEDULABLE) != "false"

@@ -44,6 +44,7 @@ from virt_admit.model.kubevirt.launcher import left_selectors
 from virt_admit.model.kubevirt.settings import configuration, live_updates, versions
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of
+from virt_admit.model.node_updates.rancher import repository_vms
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
 
@@ -72,6 +73,8 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
             else problem._replace(remedy=_or(lasting, SHUT_DOWN))
         )
     cause = problem.id.cause if problem.id is not None else problem.cause
+    if cause in _MOVES and (stop := repository_vms.stopped(vmi, cluster)):
+        return problem._replace(remedy=stop, command=command_of(stop))
     if cause in _PLACES and (host := left_selectors.host(vmi, cluster)):
         return _restarted(problem, vmi, host)
     owned = _with_owner(vmi, cluster)
@@ -114,6 +117,11 @@ def _or(remedy: str, other: str) -> str:
 
 
 _PLACES: Final = (ProblemCause.NO_OTHER_NODE, ProblemCause.NO_ROOM, ProblemCause.NO_TARGET)
+_MOVES: Final = (
+    *_PLACES,
+    *(ProblemCause.MIGRATION_FAILS, ProblemCause.TARGETS_INCOMPATIBLE, ProblemCause.HOST_MODEL),
+)
+"""The causes for which a VM that may be stopped should be."""
 
 
 def _restarted(problem: Problem, vmi: Object, host: str) -> Problem:

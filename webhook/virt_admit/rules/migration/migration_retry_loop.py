@@ -11,6 +11,7 @@ low for the VM. Only ``scan`` and ``check`` report this.
 """
 
 from virt_admit.forecasts.drain import typed_remedies, vm_outcomes
+from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states import (
     evacuation_marks,
@@ -107,7 +108,7 @@ def _command(vmi: Object, last: Object, place: Problem | None, context: Context)
     """Return the command of a remedy: of the place, or for migrations that time out."""
     if place is not None:
         return place.command
-    if held := vm_states_failures.of_one_vm(vmi, _failure(last), context.cluster):
+    if held := remedies.of_one_vm(vmi, _failure(last), context.cluster):
         return command_of(_safe(held, vmi, context))
     if rejected := rejected_targets.problem(vmi, context.cluster):
         return rejected.command
@@ -169,10 +170,10 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
         if words:  # else KubeVirt aborted them, and its own words say why
             return f"they were cancelled{words}. {messages.sentence(timed_out.remedy)}"
         return f"{timed_out.reason}. {messages.sentence(timed_out.remedy)}"
-    if held := vm_states_failures.of_one_vm(vmi, failure, context.cluster):
+    if held := remedies.of_one_vm(vmi, failure, context.cluster):
         return f"{held.reason}. {advice_of(_safe(held, vmi, context))}"
     if failure:
-        remedy = messages.sentence(vm_states_failures.remedy(failure).partition(",")[0])
+        remedy = messages.sentence(remedies.of(failure).partition(",")[0])
         return f"migration {last.name} failed: {cut_middle(failure, 200)}. {remedy}"
     if migration_failures.failed_before_handover(last):  # no time-out of the copy has a part in it
         if rejected := rejected_targets.problem(vmi, context.cluster):

@@ -5,6 +5,7 @@ to a node with the same processor and microcode, so a drain may hang in a cluste
 processors.
 
 **Fix.** Use ``host-model`` or a named model, unless all nodes that can run the VM are identical.
+Harvester gives the model to the VM with the files of an upgrade, about which this rule is silent.
 """
 
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
@@ -12,6 +13,10 @@ from virt_admit.model.kubevirt.instances import expand, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import HOST_PASSTHROUGH
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, rule, union
+
+_COMPONENT = "harvesterhci.io/upgradeComponent"
+"""Harvester makes that VM and removes it (harvester/harvester:pkg/controller/master/upgrade/
+upgrade_repo.go)."""
 
 
 @rule(
@@ -22,7 +27,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Unseen, 
     sources=("kubevirt/user-guide:docs/compute/virtual_hardware.md",),
 )
 def check(obj: Object, context: Context) -> Findings:
-    if not vms.vmi_spec(obj).is_map:
+    if not vms.vmi_spec(obj).is_map or obj.labels.get(_COMPONENT) == "repo":
         return
     vmi = context.cached(expand.expand, obj)
     model, source = vmi.cpu_model

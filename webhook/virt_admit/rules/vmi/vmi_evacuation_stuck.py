@@ -19,14 +19,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import progress, typed_remedies, vm_outcomes
+from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
-from virt_admit.forecasts.drain.states import (
-    vm_states,
-    vm_states_failures,
-    vm_states_targets,
-    vm_states_times,
-)
+from virt_admit.forecasts.drain.states import vm_states, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.evacuation_marks import descheduled, evacuate_cancel
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_outcomes import TARGET_STARTS, held_target, ruling
@@ -94,7 +90,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         must = f"with External {who} has to move it, and does not"
         waits = f"a drain of node {mark.text} waits for {since}: {must}"
     failure = _failure(vmi, context.cluster)
-    lasting = vm_states_failures.of_one_vm(vmi, failure, context.cluster)
+    lasting = remedies.of_one_vm(vmi, failure, context.cluster)
     choices = [f"{waits}. {_remedy(vmi, context.cluster)}, or shut the VM down."]
     if held is not None:
         choices = [f"{waits}. {messages.advice_of(held.remedy)}"]
@@ -104,7 +100,7 @@ def check(vmi: Object, context: Context[Params]) -> Findings:
         begin = f"{waits}: {lasting.reason}."
         choices[:0] = [f"{begin} {advice}", f"{begin} {messages.ended(advice.partition(';')[0])}"]
     elif failure:
-        remedy = vm_states_failures.remedy(failure).partition(",")[0]
+        remedy = remedies.of(failure).partition(",")[0]
         choices[:0] = [
             f"{waits}: {messages.cut_middle(failure, length)}. {messages.sentence(remedy)}"
             for length in (200, 80)

@@ -15,7 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from virt_admit.forecasts.drain.control import kubevirt_updates, outdated_components
+from virt_admit.forecasts.drain.control import (
+    idle_controllers,
+    kubevirt_updates,
+    outdated_components,
+)
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
@@ -60,6 +64,7 @@ READS: Final[Reads] = union(
     outdated_components.READS,
     unreached_nodes.READS,
     shared_taints.READS,
+    idle_controllers.READS,
     {
         HCO: (),
         CDI: (),
@@ -242,11 +247,14 @@ def _causes(
         told = held if silent else broken.why
         why = f"pod {broken.pod.name}{where} is not ready{since}{f': {told}' if told else ''}"
         lost = find(cluster, NODE, "", node) if silent else None
-        brief = f"{ended(shorten(why, 240))} See virt-admit upgrade."
+        idle = idle_controllers.effect(pods, cluster) if kind is KUBEVIRT else ""
+        see = f"{idle} See virt-admit upgrade.".lstrip()
+        brief = f"{ended(shorten(why, 420 if idle else 240))} {see}"
         if gone is not None:
             brief = f"its pod on {node} is not ready, and that Node is {gone.state} ({gone.mark})."
         elif left is not None:
             brief = f"its pod on {node} is not ready, and that Node is left over. {left.brief}"
+        why = f"{ended(why)} {idle}" if idle else why
         yield _Cause(why, remedy, (node,) if node else (), brief, lost)
     elif kind is KUBEVIRT:
         yield from _forbidden(obj, cluster)

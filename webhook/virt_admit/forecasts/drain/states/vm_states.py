@@ -18,6 +18,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.states import (
     launcher_changes,
     lost_launchers,
@@ -44,7 +45,6 @@ from virt_admit.model.kubevirt.instances import (
     vmis,
     vms,
 )
-from virt_admit.model.kubevirt.launcher import missing_network_info
 from virt_admit.model.kubevirt.launcher.launcher_pod import MIGRATION_JOB
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
@@ -57,7 +57,7 @@ READS: Final = union(
     migrations.READS,
     migration_timeouts.READS,
     launcher_changes.READS,
-    missing_network_info.READS,
+    remedies.READS,
     overcommitted_memory.READS,
     webhook_deadlocks.READS,
     {

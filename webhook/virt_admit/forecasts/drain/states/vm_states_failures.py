@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.states import launcher_changes, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -19,13 +20,11 @@ from virt_admit.model.kubevirt.instances import (
     migration_failures,
     migration_timeouts,
     migrations,
-    storage,
     vmis,
     vms,
 )
 from virt_admit.model.kubevirt.instances.migration_failures import FailureClass
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
-from virt_admit.model.kubevirt.launcher import missing_network_info
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import count, cut_middle, names, sentence
 from virt_admit.model.problems import Problem, ProblemCause
@@ -201,9 +200,6 @@ POST_COPY: Final = (
 )
 LOWER_LOAD: Final = "or lower its load"
 """How remedies end against a guest that writes memory faster than it is copied."""
-POST_COPY_REMEDY: Final = (
-    "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
-)
 VOLUME_REMEDY: Final = "raise completionTimeoutPerGiB"
 """How remedies begin against a copy of disks that times out."""
 
@@ -291,81 +287,13 @@ def load_remedy(
     )
 
 
-_REMEDIES: Final = (
-    (
-        # kubevirt#17780, user-guide#1004: kernels forbid it since 5.11
-        (migration_failures.USERFAULTFD,),
-        POST_COPY_REMEDY,
-    ),
-    (
-        ("no space left", "disk quota", "nospace"),
-        "free space on the target node or in the storage of its claims",
-    ),
-    (
-        ("failed to lock", 'write" lock', "'write' lock", "cannot acquire"),
-        "stop the VM for the drain, if its own guest has the lock, as storage may not pass it on "
-        "(files on NFS); else end the other process that has the disk open",
-    ),
-    (
-        (
-            "connection refused",
-            "connection reset",
-            "no route",
-            "timed out",
-            "unable to connect",
-            "tls",
-            "certificate",
-        ),
-        "repair the migration network and virt-handler on both nodes",
-    ),
-    (
-        ("permission denied", "operation not permitted", "selinux"),
-        "repair the access to its disks on the target node",
-    ),
-    (
-        ("out of memory", "oom", "cannot allocate memory", "cannot set up guest memory"),
-        "free memory on the target node",
-    ),
-    (
-        ("cannot access", "no such file", "not found", "does not exist"),
-        "provide what it needs on the target node",
-    ),
-    (("unschedulable", "pending"), "let kube-scheduler place its target pod"),
-    (("target pod",), "repair what ends its target pods, as their logs and events say"),
-    (("without shared storage",), "move its disks to storage that both nodes share"),
-    (("argument unsupported",), "install a virt-launcher whose libvirt knows that parameter"),
-    (
-        ("unsupported configuration", "not supported", "unsafe"),
-        "remove the device or feature that QEMU cannot migrate",
-    ),
-    (("aborted", "cancel"), "see who cancelled it, or give migrations more time"),
-)
-"""What repairs a failure, by words of libvirt and QEMU. The first one that fits."""
-
-
-def remedy(text: str) -> str:
-    """Return what repairs the failure of a migration that may succeed later,
-    from the reason that KubeVirt gives.
-    """
-    lower = text.lower()
-    found = (repair for words, repair in _REMEDIES if any(word in lower for word in words))
-    return f"{next(found, 'remove the cause that its events name')}, and see the last one"
-
-
-def of_one_vm(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
-    """Return why no node takes a VMI until it stops, by the words of a failed migration."""
-    return storage.held_by_swtpm(vmi, failure) or missing_network_info.problem(
-        vmi, failure, cluster
-    )
-
-
 def failing(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why the next migration fails like the last ones, which a repetition might have
     repaired; None: it may not.
     """
     failed = migration_failures.in_a_row(vmi, cluster)
     moment = [each for each in failed if each.kind is FailureClass.MOMENT]
-    held = of_one_vm(vmi, moment[-1].text, cluster) if moment else None
+    held = remedies.of_one_vm(vmi, moment[-1].text, cluster) if moment else None
     if held is not None:
         return held._replace(
             reason=f"each migration fails, as the last {len(moment)} did: {held.reason}"
@@ -391,7 +319,8 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
         return _placed_on_its_own_node(vmi, only, reason)
     name = moment[-1].migration
     command = kubectl("describe", VMIM, name, vms.namespace_of(vmi)) if name else ""
-    repair = f"{remedy(text)}, and virt-handler on {only}" if only else remedy(text)
+    repair = remedies.of(text)
+    repair = f"{repair}, and virt-handler on {only}" if only else repair
     return Problem(reason, repair, ProblemCause.MIGRATION_FAILS, command=command)
 
 

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods, unpullable_images
+from virt_admit.forecasts.placement.components.operands import component_patches, unwritten_configs
 from virt_admit.model.commands import about, kubectl, logs_of, typed
 from virt_admit.model.evidence import busy_programs, kernel_modules, pod_mutations, status_errors
 from virt_admit.model.kubernetes import clock, events, node_health, workloads
@@ -143,7 +144,23 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     kernels = kernel_modules.of_end(pod, container, _last_message(pod, container), cluster)
     if kernels is not None:
         return BrokenPod(pod, f"{why}{changed}, and {kernels.reason}", since, kernels.remedy)
+    limit = limit_of(pod, container) if _KILLED in why else ""
+    if (patch := component_patches.of_limit(pod, container, limit, cluster)) is not None:
+        return BrokenPod(pod, f"{why}{changed}, {patch.words}", since, patch.remedy)
+    if needed := unwritten_configs.needed_by(pod, why, cluster):
+        why, remedy = _unwritten(f"{why}, {needed}", remedy, cluster)
     return BrokenPod(pod, f"{why}{changed}", since, remedy)
+
+
+def _unwritten(why: str, remedy: str, cluster: Cluster) -> tuple[str, str]:
+    """Return why a pod lacks what another component writes, and what repairs that one, if it is
+    not ready."""
+    writer = first(unwritten_configs.writers(cluster), cluster)
+    if writer is None:
+        return why, remedy
+    told = f" ({writer.why})" if writer.why else ""
+    why = f"{why}: pod {writer.pod.full_name}, which writes it, is not ready{writer.since}{told}"
+    return why, f"{writer.remedy}; that pod then writes the status"
 
 
 def changed(broken: BrokenPod, cluster: Cluster) -> BrokenPod:

@@ -73,6 +73,10 @@ class Feature(enum.Enum):
         "a claim with the persistent state of a VM is moved with its volumes",
         Version(1, 4, 1),
     )
+    OVERHEAD_CHECKED = (
+        "virt-controller does not end if CDIConfig has no status.filesystemOverhead",
+        Version(1, 4, 1),
+    )
     VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
     WAIT_AS_RECEIVER = ("run strategy WaitAsReceiver", Version(1, 6))
     DISKS_LAST = ("disks are the last reason why a VMI cannot migrate", Version(1, 6))

@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.objects import Object
 MARK: Final = "objectset.rio.cattle.io/id"
 """The annotation of an object that Fleet applies, with its bundle."""
 _OF_CHART: Final = re.compile(r"(?:^|-)mcc-([a-z0-9.-]{1,253})-cattle-fleet-[a-z0-9-]{1,63}$")
-_HARVESTER: Final = "harvester"
+HARVESTER: Final = "harvester"
 """The ManagedChart of Harvester, which writes KubeVirt
 (harvester/harvester:package/upgrade/upgrade_manifests.sh#upgrade_managedchart_harvester).
 """
@@ -30,8 +30,8 @@ LOCAL: Final = "fleet-local"
 def chart_of(obj: Object) -> str:
     """Return the ManagedChart whose values decide what an object is; empty: none does."""
     mark = obj.annotations.get(MARK, "")
-    if not mark and kinds.of(obj) is KUBEVIRT and obj.namespace == f"{_HARVESTER}-system":
-        return _HARVESTER
+    if not mark and kinds.of(obj) is KUBEVIRT and obj.namespace == f"{HARVESTER}-system":
+        return HARVESTER
     found = _OF_CHART.search(mark)
     return found[1] if found else ""
 

@@ -44,8 +44,8 @@ from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
-from virt_admit.model.node_updates.rancher import helm_releases
-from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
+from virt_admit.model.node_updates.rancher import apply_conflicts, helm_releases
+from virt_admit.model.node_updates.rancher.fleet_objects import HARVESTER, LOCAL
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
 _STAGE: Final = "SystemServicesUpgraded"
@@ -54,6 +54,7 @@ _CHARTS: Final = ("harvester-crd", "harvester", "rancher-monitoring-crd", "ranch
 READS: Final[Reads] = union(
     clock.READS,
     harvester_upgrades.READS,
+    apply_conflicts.READS,
     helm_releases.READS,
     unready_pods.READS,
     {
@@ -111,7 +112,7 @@ def _waiting(cluster: Cluster) -> Sequence[Object]:
 def refusals(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the charts for which Harvester refuses to start an upgrade, while none is under way."""
     charts = list(cluster.known(MANAGED_CHART, LOCAL))
-    is_harvester = any(each.name == _HARVESTER for each in charts)
+    is_harvester = any(each.name == HARVESTER for each in charts)
     if is_harvester and next(harvester_upgrades.upgrades(cluster), None) is None:
         for chart in sorted(charts, key=lambda each: each.name):
             if chart.condition("Ready")["status"].text in ("False", "Unknown"):
@@ -119,8 +120,6 @@ def refusals(cluster: Cluster) -> Iterator[StandingOrder]:
 
 
 _OWN_CLASS: Final = "harvester-longhorn"
-_HARVESTER: Final = "harvester"
-"""The chart that every cluster of Harvester has."""
 
 
 def _refusal(chart: Object, cluster: Cluster) -> StandingOrder:
@@ -194,6 +193,10 @@ def _fault(
         return f": {helm_releases.BUSY}. {capital(left.reason)}", left.remedy
     if (refused := _REFUSED.search(said)) and (defaults := _others(refused[1], cluster)):
         return _second_default(said, refused[1], defaults, chart, then)
+    waits = entry["bundleState"].text == apply_conflicts.WAITS and not entry["message"].words
+    conflict = apply_conflicts.of_chart(chart, then, cluster) if waits else None
+    if conflict is not None:
+        return f": {conflict.reason}", conflict.remedy
     words = f": {cut_middle(said, _WORDS)}" if said else ""
     return words, typed(f"Remove the cause that Fleet reports, {then}", see)
 
@@ -223,7 +226,7 @@ def _second_default(
     """
     which = names(defaults, 120)
     words = cut_middle(_REFUSED.sub(lambda found: found[0].replace(found[2], which), said), _WORDS)
-    if chart.name == _HARVESTER and chosen == _OWN_CLASS:
+    if chart.name == HARVESTER and chosen == _OWN_CLASS:
         data = {"spec": {"values": {"storageClass": {"defaultStorageClass": False}}}}
         command = merge_patch(MANAGED_CHART, chart.name, chart.namespace, data)
         return f": {words}", typed(f"Let the chart leave the default to {which}, {then}", command)
@@ -270,7 +273,7 @@ def _modified(
     definition, unknown = _unknown(kind, status["apiVersion"].text or "", paths, cluster)
     if unknown:
         drops = f"which the schema of {definition} does not have, so that the API server drops it"
-        of_harvester = kind is KUBEVIRT and chart.name == "harvester"
+        of_harvester = kind is KUBEVIRT and chart.name == HARVESTER
         old = _HARVESTER_FILES if of_harvester else _APPLY
         return f"{words}, {drops}", typed(
             f"{old}; then raise forceSyncGeneration of the Bundle", _sync(chart, bundle)

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement import quotas
 from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.placement.components.operands.unwritten_configs import CONFIG
 from virt_admit.forecasts.placement.migration_demand import Demand
 from virt_admit.model.commands import about, kubectl, logs_of, typed
 from virt_admit.model.kubernetes import clock
@@ -56,8 +57,6 @@ READS: Final[Reads] = union(
         POD: ("metadata.creationTimestamp", "metadata.labels", "status.phase"),
     },
 )
-CONFIG: Final = Kind("cdi.kubevirt.io", ("v1beta1",), "cdiconfigs", "CDIConfig", namespaced=False)
-"""Discovery finds it in a cluster."""
 _SCHEDULED: Final = frozenset(("ImportScheduled", "UploadScheduled", "CloneScheduled"))
 """Phases of a data volume whose claim has a volume and whose pod is to be created."""
 _PATIENCE: Final = timedelta(minutes=5)

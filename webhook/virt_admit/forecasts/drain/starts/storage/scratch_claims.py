@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.starts.storage import absent_workers
+from virt_admit.forecasts.placement.components.operands.unwritten_configs import CONFIG
 from virt_admit.forecasts.placement.refusals import exceeded_quotas
 from virt_admit.forecasts.placement.refusals.exceeded_quotas import Filling
 from virt_admit.model.commands import about, kubectl, merge_patch, typed
@@ -104,7 +105,7 @@ def _class(given: str, cluster: Cluster) -> tuple[str, str]:
 
     ``given``: the class of the disk.
     """
-    config = next(iter(cluster.known(absent_workers.CONFIG)), None)
+    config = next(iter(cluster.known(CONFIG)), None)
     if config is None:
         return "", ""
     if name := config.at("status", "scratchSpaceStorageClass").text:

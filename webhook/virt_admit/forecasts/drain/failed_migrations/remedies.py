@@ -1,0 +1,89 @@
+"""What repairs a failed migration, by the reason that KubeVirt gives."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.forecasts.drain.failed_migrations import launcher_libvirt, unlike_processors
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import migration_failures, storage
+from virt_admit.model.kubevirt.launcher import missing_network_info
+from virt_admit.model.problems import Problem
+
+READS: Final[Reads] = union(
+    missing_network_info.READS, launcher_libvirt.READS, unlike_processors.READS
+)
+POST_COPY_REMEDY: Final = (
+    "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
+)
+_REMEDIES: Final = (
+    (
+        # kubevirt#17780, user-guide#1004: kernels forbid it since 5.11
+        (migration_failures.USERFAULTFD,),
+        POST_COPY_REMEDY,
+    ),
+    (
+        ("no space left", "disk quota", "nospace"),
+        "free space on the target node or in the storage of its claims",
+    ),
+    (
+        ("failed to lock", 'write" lock', "'write' lock", "cannot acquire"),
+        "stop the VM for the drain, if its own guest has the lock, as storage may not pass it on "
+        "(files on NFS); else end the other process that has the disk open",
+    ),
+    (
+        (
+            "connection refused",
+            "connection reset",
+            "no route",
+            "timed out",
+            "unable to connect",
+            "tls",
+            "certificate",
+        ),
+        "repair the migration network and virt-handler on both nodes",
+    ),
+    (
+        ("permission denied", "operation not permitted", "selinux"),
+        "repair the access to its disks on the target node",
+    ),
+    (
+        ("out of memory", "oom", "cannot allocate memory", "cannot set up guest memory"),
+        "free memory on the target node",
+    ),
+    (
+        ("cannot access", "no such file", "not found", "does not exist"),
+        "provide what it needs on the target node",
+    ),
+    (("unschedulable", "pending"), "let kube-scheduler place its target pod"),
+    (("target pod",), "repair what ends its target pods, as their logs and events say"),
+    (("without shared storage",), "move its disks to storage that both nodes share"),
+    (("argument unsupported",), "install a virt-launcher whose libvirt knows what it asks for"),
+    (
+        ("unsupported configuration", "not supported", "unsafe"),
+        "remove the device or feature that QEMU cannot migrate",
+    ),
+    (("aborted", "cancel"), "see who cancelled it, or give migrations more time"),
+)
+"""What repairs a failure, by words of libvirt and QEMU. The first one that fits."""
+
+
+def of(text: str) -> str:
+    """Return what repairs the failure of a migration that may succeed later,
+    from the reason that KubeVirt gives.
+    """
+    lower = text.lower()
+    found = (repair for words, repair in _REMEDIES if any(word in lower for word in words))
+    return f"{next(found, 'remove the cause that its events name')}, and see the last one"
+
+
+def of_one_vm(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
+    """Return why no node takes a VMI until it stops, by the words of a failed migration."""
+    return (
+        storage.held_by_swtpm(vmi, failure)
+        or missing_network_info.problem(vmi, failure, cluster)
+        or launcher_libvirt.problem(vmi, failure, cluster)
+        or unlike_processors.problem(vmi, failure, cluster)
+    )
