@@ -200,6 +200,27 @@ def monitor_of_a_node_that_is_rebooted(*ask: str) -> Incident:
     return Incident("-".join(("rebooted", *ask)), KURED, items, YES, facts, ask)
 
 
+def osds_while_a_node_is_rebooted() -> Incident:
+    """Rook guards the OSDs of the other hosts until the node that kured reboots is back."""
+    items = rebooting(seconds=45)
+    ceph = find(items, "CephCluster", "rook-ceph-cluster")
+    items = [each for each in items if each["metadata"]["name"] != "rook-ceph-osd"]
+    find(items, "ConfigMap", "rook-ceph-pdbstatemap")["data"]["draining-failure-domain"] = "w2"
+    for host in sorted(set(WORKERS) - {"w2"}):
+        labels = {"app": "rook-ceph-osd", "topology-location-host": host}
+        name = f"rook-ceph-osd-host-{host}"
+        items.append(budget(name, "rook-ceph", labels, 2, unavailable=0, of=ceph))
+        refusing(items, name)
+    facts = (
+        (
+            r"waits for: PodDisruptionBudget rook-ceph/rook-ceph-osd-host-w1: Ceph waits until w2 "
+            r"is back and its data is clean: DaemonSet kured, whose update has been rebooting it"
+        ),
+        r"(?s)\A(?!.*blocks now)",
+    )
+    return Incident("osds-while-rebooting", KURED, items, YES, facts, ("drain", "w1"))
+
+
 def monitor_of_a_node_that_talos_reboots() -> Incident:
     """Talos marks the node; no object has the phases of its upgrade."""
     items = [each for each in rebooting(seconds=90) if each["metadata"]["name"] != "kured"]
@@ -286,6 +307,7 @@ def incidents() -> list[Incident]:
         image_of_a_replica(),
         monitor_of_a_node_that_is_rebooted("drain", "w1"),
         monitor_of_a_node_that_is_rebooted("upgrade"),
+        osds_while_a_node_is_rebooted(),
         monitor_of_a_node_that_talos_reboots(),
         pod_that_crashes_on_a_node_under_update(),
         monitor_of_a_node_that_does_not_come_back(),

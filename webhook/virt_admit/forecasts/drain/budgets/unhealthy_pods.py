@@ -191,8 +191,11 @@ def explained(
 
     ``choice``: as for ``held_up``.
     """
-    if answer.way is not Way.NOW or answer.awaits:
+    if answer.way is not Way.NOW:
         return answer
+    if answer.awaits:
+        soon = "" if answer.passes else waiting_pods.rebooters(answer.awaits, cluster)
+        return answer._replace(reason=f"{answer.reason}: {soon}", passes=True) if soon else answer
     here, unready = pod.at("spec", "nodeName").text or "", _unhealthy(pod, budget, cluster)
     mutual = mutual_drains.of_node(here, cluster)
     if mutual is not None and any(each.pod == pod.name for each in mutual.holds):

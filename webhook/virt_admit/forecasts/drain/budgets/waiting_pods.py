@@ -246,10 +246,15 @@ def returning(
         return None
     nodes = tuple(sorted({node for node, _ in waiting}))
     by = dict.fromkeys(_updater(node, cluster) for node in nodes)
-    reboots = dict.fromkeys(_rebooter(node, cluster) for node in nodes)
     return Returning(
-        nodes, tuple(name for _, name in waiting), names(by), names(reboots) if all(reboots) else ""
+        nodes, tuple(name for _, name in waiting), names(by), rebooters(nodes, cluster)
     )
+
+
+def rebooters(nodes: Iterable[str], cluster: Cluster) -> str:
+    """Return what reboots all of these nodes, and since when; empty: not all come back soon."""
+    found = dict.fromkeys(_rebooter(node, cluster) for node in nodes)
+    return names(found) if all(found) else ""
 
 
 def _home(pod: Object, of_waiting: Waiting[str], cluster: Cluster) -> str:

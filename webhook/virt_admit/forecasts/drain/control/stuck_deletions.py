@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.control import held_copies, vm_writes
 from virt_admit.model import api_discovery
 from virt_admit.model.commands import json_patch, kubectl, shell, typed
+from virt_admit.model.evidence.writes import missing_services
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -47,6 +48,7 @@ READS: Final[Reads] = union(
     clock.READS,
     api_discovery.READS,
     removed_operators.READS,
+    missing_services.READS,
     dict.fromkeys(
         (INSTANCETYPE, CLUSTER_INSTANCETYPE, PREFERENCE, CLUSTER_PREFERENCE, CONTROLLER_REVISION),
         NAME,
