@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement.absent import stopped_workloads
+from virt_admit.forecasts.placement.components.controllers import stopped_workloads
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
