@@ -76,7 +76,7 @@ def single_replica() -> Incident:
 def expired_bundle() -> Incident:
     release = (1, 5)
     items = plain(release) + guest("web", "w1", release)
-    bundle = base64.b64encode(_expired()).decode()
+    bundle = base64.b64encode(expired_ca()).decode()
     for each in items:
         if each["kind"].endswith("WebhookConfiguration") and each["metadata"]["name"].startswith(
             "virt-api"
@@ -88,7 +88,7 @@ def expired_bundle() -> Incident:
     )
 
 
-def _expired() -> bytes:
+def expired_ca() -> bytes:
     """Return a CA certificate that expired a day before the snapshot."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "kubevirt.io")])

@@ -12,6 +12,7 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import outage
 from virt_admit.forecasts.placement.components import cluster_controllers
+from virt_admit.forecasts.placement.components.drivers import absent_attachers
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports.outage import text
@@ -117,6 +118,34 @@ def test_a_driver_whose_controller_is_down_attaches_nothing(objects):
 )
 def test_other_drivers_and_pods_attach(objects):
     assert row(*objects).outcome is VmOutcome.MIGRATES
+
+
+LINSTOR = "linstor.csi.linbit.com"
+
+
+def of_linstor(*objects, name=LINSTOR):
+    kind = ("storage.k8s.io/v1", "CSIDriver", name)
+    own = manifest(*kind, spec={"attachRequired": True})
+    return absent_attachers.problem(name, Snapshot([own, *objects], ["*"], time=ago(minutes=0)))
+
+
+def test_without_linstors_controller_its_driver_attaches_nothing():
+    crashed = pod("linstor-controller-7c-x", "!linstor-controller", owner="linstor-controller-7c")
+    found = of_linstor(crashed)
+    assert found.reason.startswith("linstor-controller has no Ready pod (pod linstor-controller-7c")
+    off = manifest("apps/v1", "Deployment", "linstor-controller", "store", spec={"replicas": 0})
+    found = of_linstor(off)
+    assert found.reason == "Deployment store/linstor-controller is scaled to 0"
+    assert "kubectl scale deployment linstor-controller -n store --replicas=1" in found.remedy
+
+
+def test_linstors_controller_that_may_work_and_other_drivers():
+    owner = "linstor-controller-7c"
+    crashed = pod("linstor-controller-7c-x", "!linstor-controller", owner=owner)
+    works = pod("linstor-controller-7c-y", "linstor-controller", owner=owner)
+    young = pod("linstor-controller-7c-z", "!linstor-controller", owner=owner, since=3)
+    assert [of_linstor(*each) for each in ((crashed, works), (young,), ())] == [None] * 3
+    assert of_linstor(crashed, name=DRIVER) is None
 
 
 def test_without_kube_controller_manager_nothing_is_attached():

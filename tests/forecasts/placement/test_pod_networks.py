@@ -48,6 +48,14 @@ def test_a_daemon_that_each_new_pod_needs(labels):
     assert list(virt_handlers.broken(found)) == ["n2"]
 
 
+@pytest.mark.parametrize(("name", "works"), [("ovs-ovn", False), ("ovs-dpdk", True)])
+def test_open_vswitch_of_kube_ovn_is_known_by_its_daemon(name, works):
+    owner = {"kind": "DaemonSet", "name": name, "controller": True}
+    found = cluster({"app": "ovs"}, since=ago(minutes=6), ownerReferences=[owner])
+
+    assert (pod_networks.problem(found, "n2") == "") is works
+
+
 def two_nodes_left(*, works="n2", **vmi):
     """Return what a drain of n1 does to its VM: n2 and n3 are left,
     and the pod network works on one of them.

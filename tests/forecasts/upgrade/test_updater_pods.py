@@ -4,6 +4,7 @@ import pytest
 
 from tests.builders import manifest, node
 from virt_admit.forecasts.upgrade import rehearsal, rollouts
+from virt_admit.forecasts.upgrade.pools import updater_pods
 from virt_admit.forecasts.upgrade.rehearsal import Options
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -125,3 +126,151 @@ def test_a_controller_that_may_be_scaled_to_0_unseen_leaves_it_open(objects, unr
     cluster = Snapshot([pool(), *objects], complete=["*"], unreadable=["deployments.apps"])
     found = rollouts.unread(cluster, Driver.MACHINE_CONFIG)
     assert [each.what for each in found] == unread
+
+
+HARVESTER = {"harvesterhci.io/managed": "true"}
+
+
+def of_harvester(*objects, nodes="abc"):
+    own = [node(name, HARVESTER, runs_vms=False) for name in nodes]
+    cluster = Snapshot([*own, *objects], complete=["*"], time=NOW)
+    found = rehearsal.rehearse(cluster, Options(), forecast_only=True)
+    return [stop.reason for stop in found.stops]
+
+
+def controller(name, **fields):
+    return pod(f"{name}-7c9d", on="a", namespace="harvester-system", **fields)
+
+
+def harvester_upgrade(**conditions):
+    said = [{"type": kind, "status": status} for kind, status in conditions.items()]
+    metadata = {"labels": {"harvesterhci.io/latestUpgrade": "true"}}
+    kind = ("harvesterhci.io/v1beta1", "Upgrade", "hvst", "harvester-system")
+    return manifest(*kind, metadata=metadata, status={"conditions": said})
+
+
+def changes_charts():
+    kind = ("management.harvesterhci.io/v1beta1", "UpgradePlan", "hvst")
+    return manifest(*kind, status={"currentPhase": "ClusterUpgrading"})
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        *((each, "abc") for each in ("harvester", "rancher", "fleet-controller")),
+        *((each, "a") for each in ("harvester", "system-upgrade-controller")),
+    ],
+)
+def test_an_upgrade_of_harvester_needs_its_controllers(name, nodes):
+    assert of_harvester(controller(name), nodes=nodes) == [
+        f"no node is updated, as {name} has no Ready pod (pod {name}-7c9d-a is not ready for "
+        "60 min)"
+    ]
+
+
+def test_at_the_nodes_it_needs_harvester_and_rancher():
+    begun = harvester_upgrade(SystemServicesUpgraded="True")
+    found = (
+        each
+        for each in ("harvester", "rancher", "fleet-controller", "system-upgrade-controller")
+        if of_harvester(begun, controller(each))
+    )
+    assert list(found) == ["harvester", "rancher"]
+
+
+@pytest.mark.parametrize(
+    ("objects", "nodes"),
+    [
+        ([controller("harvester"), pod("harvester-7c9d", on="b", ready="True")], "abc"),
+        ([controller("harvester", since="11:58")], "abc"),
+        ([controller("rancher")], "a"),
+        ([controller("harvester"), harvester_upgrade(SystemServicesUpgraded="Unknown")], "abc"),
+        ([controller("harvester"), changes_charts()], "abc"),
+    ],
+    ids=["another-runs", "young", "single-node", "charts-change", "charts-of-a-plan"],
+)
+def test_controllers_that_an_upgrade_of_harvester_does_not_wait_for(objects, nodes):
+    assert of_harvester(*objects, nodes=nodes) == []
+
+
+def test_other_clusters_do_not_need_them():
+    assert stops(controller("harvester"), controller("rancher")) == []
+
+
+TEMPLATES = {
+    "bootstrap": {"configRef": {"kind": "KubeadmConfigTemplate", "name": "md"}},
+    "infrastructureRef": {"kind": "Metal3MachineTemplate", "name": "md"},
+}
+
+
+def of_machines(*objects):
+    labels = {"cluster.x-k8s.io/deployment-name": "md"}
+    capi = "cluster.x-k8s.io/v1beta2"
+    made = manifest(
+        *(capi, "Machine", "m", "fleet"),
+        metadata={"labels": labels},
+        status={"nodeRef": {"name": "w"}},
+    )
+    spec = {"replicas": 1, "template": {"spec": TEMPLATES}}
+    return stops(made, manifest(capi, "MachineDeployment", "md", "fleet", spec=spec), *objects)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "capi-kubeadm-bootstrap-controller-manager",
+        "capm3-controller-manager",
+        "baremetal-operator-controller-manager",
+    ],
+)
+def test_machines_need_their_providers(name):
+    assert of_machines(pod(f"{name}-7c9d")) == [
+        f"MachineDeployment fleet/md gets no new node, as {name} has no Ready pod (pod "
+        f"{name}-7c9d-w is not ready for 60 min)"
+    ]
+    assert of_machines(deployment(0, name=name)) == [
+        f"MachineDeployment fleet/md gets no new node, as Deployment {SPACE}/{name} is scaled to 0"
+    ]
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [pod("capv-controller-manager-7c9d")],
+        [pod("capi-kubeadm-control-plane-controller-manager-7c9d")],
+        [pod("capm3-controller-manager-7c9d", ready="True")],
+        [pod("capm3-controller-manager-7c9d", since="11:58")],
+    ],
+    ids=["another-provider", "control-plane", "ready", "young"],
+)
+def test_machines_that_their_providers_make(objects):
+    assert of_machines(*objects) == []
+
+
+def release_doubts(*objects):
+    cluster = Snapshot([*objects, node("w", runs_vms=False)], complete=["*"], time=NOW)
+    return updater_pods.doubt(cluster)
+
+
+@pytest.mark.parametrize("name", ["cluster-version-operator", "machine-config-operator"])
+def test_another_release_needs_its_operators(name):
+    assert release_doubts(pool(), pod(f"{name}-7c9d")) == (
+        "whether another release reaches the nodes (a changed MachineConfig does), as "
+        f"{name} has no Ready pod (pod {name}-7c9d-w is not ready for 60 min). Repair pod "
+        f"{name}-7c9d-w: kubectl describe pod {name}-7c9d-w -n {SPACE}"
+    )
+
+
+def test_a_roll_out_goes_on_without_them():
+    going = pool()
+    going.data["spec"]["configuration"]["name"] = "rendered-2"
+    going.data["status"]["conditions"] = [{"type": "Updating", "status": "True"}]
+    own = node("w", {"kubernetes.io/os": "linux"}, runs_vms=False)
+    own.data["metadata"]["annotations"] = {
+        "machineconfiguration.openshift.io/currentConfig": "rendered-1",
+        "machineconfiguration.openshift.io/desiredConfig": "rendered-1",
+    }
+    down = pod("cluster-version-operator-7c9d")
+    cluster = Snapshot([going, own, down], complete=["*"], time=NOW)
+    assert updater_pods.doubt(cluster) == ""
+    assert release_doubts(pool(), pod("cluster-version-operator-7c9d", ready="True")) == ""

@@ -24,6 +24,7 @@ from virt_admit.forecasts.drain.budgets import (
 )
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
 from virt_admit.forecasts.drain.states import dying_pods, ending_pods, pod_finalizers, stuck_starts
+from virt_admit.forecasts.placement import unserved_volumes
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
@@ -44,6 +45,7 @@ READS: Final = union(
     pod_finalizers.READS,
     ending_pods.READS,
     dying_pods.READS,
+    unserved_volumes.READS,
     {
         POD: (
             "metadata.finalizers",
@@ -121,6 +123,8 @@ def of_node(
         unseen.append(f"when node {node} reports again, or is freed")
     elif silent is not None:
         blockers.append(silent)
+    else:
+        blockers += _unserved(node, leaving, cluster)
     once = {(each.kind, each.namespace, each.name): each for each in reversed(waits)}
     return PodEvictions(
         tuple(_silent_last(tuple(_once(blockers)))),
@@ -129,6 +133,11 @@ def of_node(
         tuple(dict.fromkeys(unseen)),
         tuple(_once(passing)),
     )
+
+
+def _unserved(node: str, leaving: Sequence[Object], cluster: Cluster) -> Iterator[Blocker]:
+    for pod, found in unserved_volumes.problems(node, leaving, cluster):
+        yield Blocker.at(pod, POD, found.reason, found.remedy, now=True, cause=found.cause)
 
 
 def _obstacles(pods: Iterable[Object], cluster: Cluster) -> Iterator[Blocker | Wait | Unseen]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from virt_admit.forecasts.outage import check_restarts
 from virt_admit.forecasts.outage.check_restarts import VmRestart
+from virt_admit.forecasts.outage.checks import check_controllers
 from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.remediation import (
@@ -44,7 +45,9 @@ _OWN: Final[tuple[Kind, ...]] = (
     *(kinds.INFRASTRUCTURE, kinds.PDB, kinds.METAL3_TEMPLATE),
     *(kinds.SNR_TEMPLATE, kinds.FAR_TEMPLATE, kinds.MDR_TEMPLATE),
 )
-_OF_PARTS: Final = union(candidates.READS, lost_webhooks.READS, failed_remediations.READS)
+_OF_PARTS: Final = union(
+    *(candidates.READS, lost_webhooks.READS, failed_remediations.READS, check_controllers.READS)
+)
 LOOKS_UP: Final[tuple[Kind, ...]] = tuple(dict.fromkeys((*_OWN, *_OF_PARTS)))
 """The kinds that an explanation needs from a live cluster."""
 
@@ -71,6 +74,12 @@ class Explanation:
     fates: tuple[VmRestart, ...]
     unseen: tuple[str, ...]
     """The data that could not be read. It might change the explanation."""
+
+
+def _stopped(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
+    down = check_controllers.stopped(check, cluster)
+    if down is not None:
+        yield f"{down.reason}. To do: {down.remedy}"
 
 
 def explain(obj: Object, cluster: Cluster) -> Explanation:
@@ -112,6 +121,7 @@ def explain(obj: Object, cluster: Cluster) -> Explanation:
         all_unhealthy=complete,
         obstacles=(
             *seen(blocking),
+            *_stopped(check, cluster),
             *_exceeded(budget, len(unhealthy), reported_status.counted(check, selection) or 0),
             *(_too_few(budget, len(unhealthy)) if complete else ()),
         ),

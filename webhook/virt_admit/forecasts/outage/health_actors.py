@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.outage import machine_replacement
-from virt_admit.forecasts.outage.checks import freed_pods, watching_checks
+from virt_admit.forecasts.outage.checks import check_controllers, freed_pods, watching_checks
 from virt_admit.forecasts.outage.checks.watching_checks import WatchingCheck
 from virt_admit.forecasts.outage.control import control_plane_turn, owner_turns
 from virt_admit.forecasts.outage.loss import Loss
@@ -76,7 +76,11 @@ class Actor:
     @property
     def says(self) -> str:
         """Why the pods never go, as a sentence about the check."""
-        words = {_WAITS: "postpones it", remediation_agents.WITHOUT: "cannot remediate it"}
+        words = {
+            _WAITS: "postpones it",
+            check_controllers.STOPPED: "cannot act",
+            remediation_agents.WITHOUT: "cannot remediate it",
+        }
         own = (word for begin, word in words.items() if self.refuses.startswith(begin))
         does = "can do no more" if self.begun else next(own, "refuses")
         return f"{self.check} {does}: {self.refuses}"
@@ -183,6 +187,9 @@ def _actor(view: WatchingCheck, node: str, loss: Loss) -> Actor:
         remedy = "" if refuses else machine_replacement.remedy(machine, node, loss)
         down = view.down(loss)
         again = reactivation.reactivation(view.watch, view.budget, node, down, loss.cluster)
+        stopped = check_controllers.stopped(check, loss.cluster)
+        if stopped is not None and stopped.reason == freed:
+            again, remedy = None, stopped.remedy
         remedy = remedy or (again.remedy if again else "")
         return replace(made, refuses=freed, unseen=unseen, remedy=remedy, reactivation=again)
     wait = (timeline.patience(check) or 0) // SECOND

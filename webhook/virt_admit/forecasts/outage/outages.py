@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions, selection
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.outage import health_actors, loss, lost_vms, start_capacity, time_parts
+from virt_admit.forecasts.outage.checks import check_controllers
 from virt_admit.forecasts.outage.control import owner_turns
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss, Quorum
@@ -36,6 +37,7 @@ from virt_admit.model.scheduler.resources import MEMORY, PODS, show
 
 READS: Final[Reads] = union(
     coverage.READS,
+    check_controllers.READS,
     machine_drain.READS,
     pod_evictions.READS,
     lost_storage.READS,

@@ -7,7 +7,8 @@ kube-router write the routes to the other nodes. Sources:
 k8snetworkplumbingwg/multus-cni:cmd/multus-daemon/main.go;
 cilium/cilium:plugins/cilium-cni/cmd/cmd.go#Add;
 ovn-kubernetes/ovn-kubernetes:go-controller/pkg/cni/cniserver.go;
-kubeovn/kube-ovn:pkg/daemon/handler.go; antrea-io/antrea:pkg/agent/cniserver/server.go;
+kubeovn/kube-ovn:pkg/daemon/handler.go, :dist/images/install.sh (ovs-ovn runs Open vSwitch and
+ovn-controller, for which the other one waits); antrea-io/antrea:pkg/agent/cniserver/server.go;
 aws/amazon-vpc-cni-k8s:cmd/routed-eni-cni-plugin/cni.go;
 projectcalico/calico:node/pkg/health/health.go#checkBIRDReady; issues projectcalico/calico#1628.
 """
@@ -58,6 +59,8 @@ _ROUTERS: Final = frozenset(
 """The same of agents without which pods start, but may be out of reach. Canal is Calico with the
 routes of flannel."""
 _MULTUS: Final = ("app", "multus")
+_OVS: Final = "ovs-ovn"
+"""The DaemonSet of Kube-OVN with Open vSwitch. Its label says no more than ``ovs``."""
 PATIENCE: Final = network_plugins.PATIENCE
 
 
@@ -136,7 +139,7 @@ def _daemon(pod: Object) -> Object | None:
     runs = pod.owned_by("DaemonSet") and not pod.deleted and not pod.ended
     labels = pod.labels.items()
     needed = not (_DAEMONS | _ROUTERS).isdisjoint(labels) or (_MULTUS in labels and _is_thick(pod))
-    return pod if runs and needed else None
+    return pod if runs and (needed or node_pods.daemon(pod) == _OVS) else None
 
 
 def _is_thick(pod: Object) -> bool:

@@ -23,6 +23,7 @@ from virt_admit.forecasts.upgrade.pools import (
     away_nodes,
     unpooled_nodes,
     updater_pods,
+    updater_webhooks,
     waiting_machines,
 )
 from virt_admit.model import machine_nodes, machine_pools
@@ -63,7 +64,7 @@ READS: Final = union(
     updaters.READS,
     cluster_updates.READS,
     pool_obstacles.READS,
-    updater_pods.READS,
+    updater_webhooks.READS,
     waiting_machines.READS,
     harvester_waits.READS,
     machine_nodes.POOL_READS,
@@ -135,8 +136,7 @@ def unread(
 
     Args:
         cluster: the cluster.
-        driver: the one that the administrator named; None: that of ``default_driver``, which then
-            rests also on the kinds that decide before it.
+        driver: the administrator's; None: ``default_driver``, and the kinds that decide before it.
         begun: how far a roll-out is that is under way.
     """
     used = driver or default_driver(cluster)
@@ -221,7 +221,7 @@ def pools(
             found = tuple(_cluster_api(every, cluster, max_unavailable, phases))
         case Driver.PLAIN:
             found = (_plain(every, cluster, max_unavailable, load, begun, phases),)
-    down = updater_pods.controller(driver, cluster)
+    down = updater_webhooks.controller(driver, cluster)
     found = tuple(replace(each, obstacle=each.obstacle or down) for each in found)
     return tuple(_keeping_quorum(pool, coming_back(found), cluster) for pool in found)
 
@@ -272,8 +272,8 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     free = [pool for pool in pools if pool.obstacle is None]
     waiting = [node for pool in free for node in pool.nodes]
     if driver is Driver.MACHINE_CONFIG and waiting:
-        yield from filter(None, (cluster_updates.release(cluster).doubt,))
-        yield from away_nodes.doubts(cluster)
+        own = cluster_updates.release(cluster).doubt
+        yield from filter(None, (own, updater_pods.doubt(cluster), *away_nodes.doubts(cluster)))
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
     if driver is Driver.PLAIN:
         yield from pool_obstacles.order_doubts(cluster)
@@ -474,6 +474,7 @@ def _cluster_api(
         held = (
             *pool_obstacles.paused(deployment, cluster),
             *waiting_machines.without_machine(deployment, cluster),
+            *updater_webhooks.of_deployment(deployment, cluster),
         )
         left = held if pool.to_do or pool.failing else waiting_machines.stalled(deployment, cluster)
         yield replace(pool, obstacle=next(iter(left), None))

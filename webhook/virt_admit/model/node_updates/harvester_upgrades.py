@@ -167,6 +167,18 @@ def starting(cluster: Cluster) -> list[Object]:
     return [upgrade for _, upgrade in _under_way(cluster) if stage(upgrade)[0]]
 
 
+def is_at_nodes(cluster: Cluster) -> bool:
+    """Return whether an upgrade has done all that comes before the nodes."""
+    return any(_is_prepared(each) for _, each in _under_way(cluster))
+
+
+def _is_prepared(upgrade: Object) -> bool:
+    if upgrade.kind == HARVESTER_UPGRADE.kind:
+        return upgrade.is_true(_BEFORE_NODES[-1])
+    phase = upgrade.at("status", "currentPhase").text
+    return bool(phase) and phase not in _PLAN_BEFORE_NODES
+
+
 def image(upgrade: Object) -> tuple[str, str]:
     """Return namespace and name of the image of an upgrade; empty: it names none."""
     status = upgrade["status"]

@@ -165,11 +165,18 @@ def _held(waits: Sequence[_Wait], cluster: Cluster) -> HeldRelease | None:
     return next(filter(None, found), None)
 
 
+def restarts_controllers(cluster: Cluster) -> bool:
+    """Return whether an upgrade of Harvester changes charts, or did a moment ago."""
+    return any(_changes_charts(each, cluster) for each, _ in harvester_upgrades.going(cluster))
+
+
 def _changes_charts(upgrade: Object, cluster: Cluster) -> bool:
     """Return whether an upgrade changes charts, or did a moment ago:
     it scales controllers down itself meanwhile.
     """
     charts = upgrade.condition("SystemServicesUpgraded")
+    if harvester_upgrades.stage(upgrade)[0].startswith("ClusterUpgrad"):  # of an UpgradePlan
+        return True
     if charts.present and charts["status"].text != "True":
         return True
     lasts = clock.since(charts["lastUpdateTime"].text, cluster)

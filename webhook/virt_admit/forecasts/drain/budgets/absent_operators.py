@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
-from virt_admit.forecasts.placement.absent import stopped_workloads
+from virt_admit.forecasts.placement.components.controllers import stopped_workloads
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 
 READS: Final = stopped_workloads.READS

@@ -241,16 +241,12 @@ def failing_closed(requests: Iterable[InterceptedRequest], cluster: Cluster) -> 
         configurations, blind = gather(cluster.list(kind))
         unseen = unseen or blind
         for configuration in configurations:
-            ended = {
-                bundle.field.text
-                for bundle in webhook_bundles.bundles(configuration)
-                if now and bundle.has_ended(now)
-            }
             for webhook in configuration["webhooks"].items():
                 service = webhook_requests.service(webhook)
                 asked = any(webhook_requests.intercepts(webhook, each) for each in wanted)
                 if service is not None and asked:
-                    expired = webhook.at("clientConfig", "caBundle").text in ended
+                    end = webhook_bundles.end_of(webhook) if now else None
+                    expired = end is not None and now is not None and end <= now
                     found.append(Webhook(configuration, webhook, service, expired))
     return Critical(tuple(found), unseen)
 
@@ -342,6 +338,12 @@ def silence(webhook: Webhook, cluster: Cluster) -> str:
         return service_endpoints.backing(cluster, *webhook.service).problem if known else ""
     except Unseen:
         return ""
+
+
+def unanswered(webhook: Webhook, cluster: Cluster) -> Hindrance | None:
+    """Return why a webhook certainly does not answer now, with what helps; None: as above."""
+    found = _state(webhook, "", cluster, frozenset())
+    return found if found is not None and found.stops else None
 
 
 def refusing_own_pods(webhook: Webhook, cluster: Cluster) -> list[Webhook]:

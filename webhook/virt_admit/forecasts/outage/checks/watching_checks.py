@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.outage.checks import check_controllers
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import Seconds
 from virt_admit.forecasts.remediation import (
@@ -127,6 +128,8 @@ def _view(watch: WatchedNodes, cluster: Cluster) -> WatchingCheck:
         lasting += inactive_reasons.upgrade(unhealthy, cluster)
     if check.kind is kinds.CAPI_MHC:
         lasting += inactive_reasons.stopped_cluster(check, cluster)
+    down = check_controllers.stopped(check, cluster)
+    lasting += [down.reason] if down is not None else []
     reasons = [reason for reason in lasting if isinstance(reason, str)]
     refused = {
         node: why

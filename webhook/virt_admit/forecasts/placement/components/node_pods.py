@@ -129,11 +129,10 @@ def is_helper(container: str) -> bool:
 
 
 def may_work(pod: Object) -> bool:
-    """Return whether the containers of a pod are ready, but for helpers."""
+    """Return whether the containers of a pod are ready, but for helpers beside others."""
     states = tuple(pod.at("status", "containerStatuses").items())
-    return bool(states) and not any(
-        each["ready"].boolean is False and not is_helper(each["name"].text or "") for each in states
-    )
+    own = [each for each in states if not is_helper(each["name"].text or "")] or states
+    return bool(states) and not any(each["ready"].boolean is False for each in own)
 
 
 _HELPERS: Final = re.compile(

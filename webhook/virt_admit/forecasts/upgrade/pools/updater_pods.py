@@ -2,9 +2,13 @@
 
 OpenShift: machine-config-controller gives each node of a pool its next configuration, and the
 machine-config-daemon of a node drains it and applies that. Cluster API: capi-controller-manager
-replaces the Machines. Sources: openshift/machine-config-operator:docs/MachineConfigController.md,
-:docs/MachineConfigDaemon.md; kubernetes-sigs/cluster-api:config/manager/manager.yaml;
-rancher/system-upgrade-controller:manifests/system-upgrade-controller.yaml.
+replaces the Machines, whose providers make their hosts and the data with which these join.
+Harvester: its controller writes Plans that load the images, charts that Fleet applies, and the
+release that Rancher then installs. Sources: openshift/machine-config-operator:
+docs/MachineConfigController.md, :docs/MachineConfigDaemon.md;
+kubernetes-sigs/cluster-api:config/manager/manager.yaml, :bootstrap/kubeadm/config;
+rancher/system-upgrade-controller:manifests/system-upgrade-controller.yaml;
+harvester/harvester:pkg/controller/master/upgrade/upgrade_controller.go.
 """
 
 from __future__ import annotations
@@ -12,22 +16,63 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement.absent import stopped_workloads
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
+from virt_admit.forecasts.placement.components.controllers import stopped_workloads
+from virt_admit.forecasts.upgrade import harvester_waits
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import MACHINE_DEPLOYMENT
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import capital
-from virt_admit.model.node_updates import plan_progress
+from virt_admit.model.node_updates import (
+    harvester_upgrades,
+    plan_progress,
+    rancher_updates,
+    updaters,
+)
 from virt_admit.model.problems import ProblemCause, ProblemId
 
-READS: Final = stopped_workloads.READS
+TEMPLATES: Final = ("bootstrap.configRef", "infrastructureRef")
+"""The fields in the template of a Machine that name what its providers make."""
+READS: Final[Reads] = union(
+    stopped_workloads.READS,
+    harvester_waits.READS,
+    updaters.READS,
+    rancher_updates.READS,
+    {MACHINE_DEPLOYMENT: tuple(f"spec.template.spec.{each}.kind" for each in TEMPLATES)},
+)
 _BY_DRIVER: Final[Mapping[str, str]] = {
     "machineconfig": "machine-config-controller",
     "cluster-api": "capi-controller-manager",
 }
 """The Deployment of each driver of ``virt-admit upgrade --by``."""
+_OF_RELEASES: Final = ("cluster-version-operator", "machine-config-operator")
 _OF_PLANS: Final = "system-upgrade-controller"
+_OF_HARVESTER: Final = ("harvester", "rancher", "fleet-controller", _OF_PLANS)
+"""What an upgrade of Harvester needs; Fleet's agent may be in several namespaces. While it changes
+its charts, it restarts them itself."""
+_AT_NODES: Final = _OF_HARVESTER[:2]
+"""Those that it needs when images and charts are there."""
+_ALONE: Final = ("harvester", _OF_PLANS)
+"""The same on a single node, where Rancher drains nothing."""
+_PROVIDERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "KubeadmConfigTemplate": ("capi-kubeadm-bootstrap-controller-manager",),
+    "RKE2ConfigTemplate": ("rke2-bootstrap-controller-manager",),
+    "TalosConfigTemplate": ("cabpt-controller-manager",),
+    "KThreesConfigTemplate": ("capi-k3s-bootstrap-controller-manager",),
+    "Metal3MachineTemplate": (
+        *("capm3-controller-manager", "baremetal-operator-controller-manager"),
+    ),
+    "VSphereMachineTemplate": ("capv-controller-manager",),
+    "OpenStackMachineTemplate": ("capo-controller-manager",),
+    "KubevirtMachineTemplate": ("capk-controller-manager",),
+    "ProxmoxMachineTemplate": ("capmox-controller-manager",),
+    "TinkerbellMachineTemplate": ("capt-controller-manager",),
+    "AWSMachineTemplate": ("capa-controller-manager",),
+    "AzureMachineTemplate": ("capz-controller-manager",),
+}
+"""The Deployments of the providers of Cluster API, by the kind that they read."""
 _DAEMON: Final = "machine-config-daemon"
 
 
@@ -37,7 +82,58 @@ def controller(driver: str, cluster: Cluster) -> Obstacle | None:
 
     Where it runs in several namespaces, as in a cluster with hosted ones, nothing is said.
     """
-    name = _name(driver, cluster)
+    names = _names(driver, cluster)
+    return next(
+        filter(None, (_stopped(each, "no node is updated", cluster) for each in names)), None
+    )
+
+
+def unread(driver: str, cluster: Cluster) -> Iterator[Unseen]:
+    """Yield what could not be read, so that what updates the nodes may be scaled to 0."""
+    found = (stopped_workloads.unread((each,), cluster) for each in _names(driver, cluster))
+    if what := next(filter(None, found), ""):
+        yield Unseen(what)
+
+
+def _names(driver: str, cluster: Cluster) -> list[str]:
+    """Return the Deployments that update the nodes, as far as they are known."""
+    return [_BY_DRIVER[driver]] if driver in _BY_DRIVER else _others(cluster)
+
+
+def _others(cluster: Cluster) -> list[str]:
+    """Return what updates nodes that no pool has: a Plan, or Harvester."""
+    plans = [_OF_PLANS] if plan_progress.at_once(cluster).plan else []
+    if not harvester_waits.is_harvester(cluster) or rancher_updates.restarts_controllers(cluster):
+        return plans
+    needed = _AT_NODES if harvester_upgrades.is_at_nodes(cluster) else _OF_HARVESTER
+    is_single = harvester_waits.only_node(cluster)
+    return [each for each in needed if not is_single or each in _ALONE]
+
+
+def of_deployment(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield that a provider does not work that makes the Machines of a MachineDeployment."""
+    template = deployment.at("spec", "template", "spec")
+    effect = f"MachineDeployment {deployment.full_name} gets no new node"
+    for field in TEMPLATES:
+        kind = template.at(*field.split("."), "kind").text or ""
+        for name in _PROVIDERS.get(kind, ()):
+            if (found := _stopped(name, effect, cluster)) is not None:
+                yield found
+
+
+def doubt(cluster: Cluster) -> str:
+    """Return that what brings another release of OpenShift to the nodes does not run; empty: it
+    does, that is not known, or a roll-out is under way, which machine-config-controller goes on
+    with alone."""
+    if any(pool.in_flight for pool in updaters.config_pools(cluster)):
+        return ""
+    effect = "whether another release reaches the nodes (a changed MachineConfig does)"
+    found = (_stopped(name, effect, cluster) for name in _OF_RELEASES)
+    down = next(filter(None, found), None)
+    return f"{down.reason}. {down.remedy}" if down is not None else ""
+
+
+def _stopped(name: str, effect: str, cluster: Cluster) -> Obstacle | None:
     if len({pod.namespace for pod in stopped_workloads.pods_of((name,), cluster)}) > 1:
         return None
     stopped = stopped_workloads.of((name,), cluster)
@@ -45,19 +141,7 @@ def controller(driver: str, cluster: Cluster) -> Obstacle | None:
         return None
     why = stopped.words if stopped.scaled else f"{name} has no Ready pod ({stopped.words})"
     place = ProblemId(ProblemCause.COMPONENT, stopped.namespace, name)
-    return Obstacle(f"no node is updated, as {why}", stopped.remedy, place)
-
-
-def unread(driver: str, cluster: Cluster) -> Iterator[Unseen]:
-    """Yield what could not be read, so that what updates the nodes may be scaled to 0."""
-    if what := stopped_workloads.unread(tuple(filter(None, (_name(driver, cluster),))), cluster):
-        yield Unseen(what)
-
-
-def _name(driver: str, cluster: Cluster) -> str:
-    """Return the Deployment that updates the nodes; empty: none is known."""
-    of_plans = _OF_PLANS if plan_progress.at_once(cluster).plan else ""
-    return _BY_DRIVER.get(driver, of_plans)
+    return Obstacle(f"{effect}, as {why}", stopped.remedy, place)
 
 
 def daemon(nodes: Iterable[Object], cluster: Cluster) -> Obstacle | None:

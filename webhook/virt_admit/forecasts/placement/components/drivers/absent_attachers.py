@@ -2,17 +2,19 @@
 
 kube-controller-manager makes a VolumeAttachment for a pod that gets a node, and external-attacher,
 a container of the driver's controller, asks the driver to attach. A driver with ``attachRequired:
-false`` needs neither. Sources:
+false`` needs neither. The driver of LINSTOR asks LINSTOR's controller for each volume. Sources:
 kubernetes/kubernetes:pkg/controller/volume/attachdetach/attach_detach_controller.go;
 kubernetes-csi/external-attacher:cmd/csi-attacher/main.go; kubernetes/api:storage/v1/types.go
-#CSIDriverSpec.
+#CSIDriverSpec; piraeusdatastore/linstor-csi:pkg/driver/driver.go#ControllerPublishVolume.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, cluster_controllers, node_pods
+from virt_admit.forecasts.placement.components.controllers import stopped_workloads
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CSI_DRIVER, POD
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -20,8 +22,11 @@ from virt_admit.model.lookups import find
 from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
-    cluster_controllers.READS, node_pods.READS, {CSI_DRIVER: ("spec.attachRequired",)}
+    *(cluster_controllers.READS, node_pods.READS, stopped_workloads.READS),
+    {CSI_DRIVER: ("spec.attachRequired",)},
 )
+_STORES: Final[Mapping[str, str]] = {"linstor.csi.linbit.com": "linstor-controller"}
+"""The workload that a driver asks before it attaches a volume."""
 
 
 def problem(driver: str, cluster: Cluster) -> Problem | None:
@@ -39,5 +44,13 @@ def problem(driver: str, cluster: Cluster) -> Problem | None:
     pods = node_pods.attachers_of(driver, cluster)
     broken = None if unlisted(cluster, POD) else broken_pods.none_works(pods, cluster)
     if broken is None:
-        return None
+        return _of_store(_STORES.get(driver, ""), cluster)
     return Problem(f"no pod of its controller is ready ({broken.words})", broken.remedy)
+
+
+def _of_store(name: str, cluster: Cluster) -> Problem | None:
+    stopped = stopped_workloads.of((name,), cluster) if name else None
+    if stopped is None:
+        return None
+    why = stopped.words if stopped.scaled else f"{name} has no Ready pod ({stopped.words})"
+    return Problem(why, stopped.remedy)

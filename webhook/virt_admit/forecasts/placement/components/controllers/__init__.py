@@ -1,0 +1,1 @@
+"""Controllers that do not run: workloads without a ready pod, or scaled to 0."""
