@@ -82,14 +82,15 @@ def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
         remedy = f"Repair {osds_down}{remove}."
         return OperatorAnswer(Way.NOW, reason, remedy)
     others = [pod for pod in _down(osds) if pod not in elsewhere]
-    if _are_up(elsewhere, label, eviction):
+    away = _away(elsewhere, eviction.cluster)
+    if not away and _are_up(elsewhere, label, eviction):
         return _outdated(where, others, eviction)
     too = f", and {_placed(others, eviction.cluster)} is down too" if others else ""
     reason = f"Ceph waits until {where} is back and its data is clean{too}"
     remedy = f"Wait for that, and repair {where} if it does not come back."
     if others:
         remedy = f"Bring {where} and {_placed(others, eviction.cluster)} back, and wait for that."
-    return OperatorAnswer(Way.NOW, reason, remedy, _away(elsewhere, eviction.cluster))
+    return OperatorAnswer(Way.NOW, reason, remedy, away)
 
 
 def _down(osds: Iterable[Object]) -> list[Object]:
