@@ -6,7 +6,7 @@ import pytest
 
 from tests.builders import EVERY_NODE, manifest
 from tests.cli.drain_cases import BLOCKING_REASON, BLOCKING_REMEDY, TEXT
-from tests.forecasts.drain.test_stuck_operators import portworx
+from tests.forecasts.drain.test_annotated_budgets import portworx
 from tests.work import measured
 from virt_admit.cli.commands.drain import LOOKS_UP, forecast
 from virt_admit.forecasts.drain.drain_plan import plan
@@ -445,12 +445,8 @@ def test_a_thousand_vms_on_fifty_nodes_take_less_than_two_seconds():
     where it takes about a tenth of a second.
     """
     nodes = [node(f"node-{number:02}") for number in range(50)]
-    strategies = [
-        ("LiveMigrate", True),
-        ("LiveMigrate", False),
-        ("None", True),
-        ("LiveMigrateIfPossible", False),
-    ]
+    ways = ("LiveMigrate", True), ("LiveMigrate", False), ("None", True)
+    strategies = [*ways, ("LiveMigrateIfPossible", False)]
     vmis = [
         vmi(f"vm-{number}", f"node-{number % 50:02}", *strategies[number % 4])
         for number in range(1_000)
@@ -468,19 +464,15 @@ def test_a_thousand_vms_on_fifty_nodes_take_less_than_two_seconds():
 
 
 def test_a_node_that_does_not_say_how_much_room_it_has():
-    silent = made(
-        "v1",
-        "Node",
-        "s",
-        "",
-        metadata={"labels": {"kubevirt.io/schedulable": "true"}},
-        status={"conditions": [{"type": "Ready", "status": "True"}]},
-    )
-    alone = json.loads(drain(seen([NODES[0], silent], RESTARTING), "a", "json")[0])["nodes"][0]
+    labels, ready = {"kubevirt.io/schedulable": "true"}, [{"type": "Ready", "status": "True"}]
+    given = {"metadata": {"labels": labels}, "status": {"conditions": ready}}
+    silent = made("v1", "Node", "s", "", **given)
+
+    def drained(*nodes):
+        return json.loads(drain(seen([*nodes, silent], RESTARTING), "a", "json")[0])["nodes"][0]
+
+    alone = drained(NODES[0])
     assert (alone["drainable"], alone["fits"], alone["vms"][0]["candidates"]) == (True, None, None)
     assert alone["unseen"] == ["room on node s"]
-
-    helped = json.loads(drain(seen([NODES[0], NODES[2], silent], RESTARTING), "a", "json")[0])[
-        "nodes"
-    ][0]
+    helped = drained(NODES[0], NODES[2])
     assert (helped["drainable"], helped["fits"], helped["unseen"]) == (True, True, [])

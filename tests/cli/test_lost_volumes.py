@@ -52,13 +52,18 @@ def explain(tmp_path):
     return run
 
 
+def flat(text):
+    """Return a text in one line: each command of a remedy has a line of its own."""
+    return " ".join(text.split())
+
+
 def test_the_vm_says_that_the_node_of_its_volume_is_lost(explain):
     out = explain(starting(), "vm/db", "-n", "vms")
     assert (
         "claim db is still attached to n2, which has not reported for 5 h (volume pvc-vms-db)"
         in out
     )
-    assert f"To do\n  {REMEDY}\n" in out
+    assert f"To do {REMEDY} " in flat(out)
 
 
 def test_the_node_says_who_waits_for_its_volume(explain):
@@ -67,7 +72,7 @@ def test_the_node_says_who_waits_for_its_volume(explain):
         "note: Pod vms/virt-launcher-db-k2x7q on n3 does not start: claim db is still attached "
         "to n2, which"
     ) in out
-    assert f"To free it, {REMEDY}\n" in out
+    assert f"To free it, {REMEDY} " in flat(out)
 
 
 @pytest.mark.parametrize("items", [reporting(), shared(), fenced()])

@@ -215,3 +215,31 @@ def test_a_node_that_kured_has_rebooted(changed, guests, phase):
     here = cluster(node("w3", changed=changed, cordoned="2026-01-01T11:55:00Z"), daemon, *guests)
     assert kured.updates(here)["w3"].phase is phase
     assert ("back and uncordoned" in next(kured.words(here))) is (phase is Phase.RETURNING)
+
+
+def talos(name, release, **fields):
+    made = node(name, **fields)
+    made.data["status"]["nodeInfo"]["osImage"] = f"Talos ({release})"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "release", "phases"),
+    [
+        ("2026-01-01T11:57:00Z", "v1.11.2", {"w1": Phase.DONE, "w2": Phase.DRAINING}),
+        ("2026-01-01T11:57:00Z", "v1.11.5", {}),  # it may be cordoned for another reason
+        ("2026-01-01T09:57:00Z", "v1.11.2", {}),
+        ("", "v1.11.2", {}),
+    ],
+)
+def test_a_node_that_talosctl_drains(cordoned, release, phases):
+    nodes = [
+        talos("w1", "v1.11.5"),
+        talos("w2", release, cordoned=cordoned),
+        talos("w3", "v1.11.2"),
+        node("other"),
+    ]
+    found = Snapshot(nodes, complete=["*"], time=NOON)
+    assert {name: each.phase for name, each in hand_reboots.phases(found).items()} == phases
+    says = ["w1 counts as updated, with Talos v1.11.5"] if phases else []
+    assert list(hand_reboots.counted(found)) == says

@@ -1,15 +1,18 @@
 """Nodes that an administrator reboots by hand: cordoned and without VMs before they fell silent,
-for no longer than a reboot.
+for no longer than a reboot; and nodes that talosctl drains for their upgrade.
 
 Nothing else marks such a reboot; a health check that is paused meanwhile, and a kubelet older than
-those of the other nodes, tell more about it. Sources:
-medik8s/node-healthcheck-operator:docs/configuration.md (pauseRequests);
+those of the other nodes, tell more about it. ``talosctl upgrade`` cordons and drains its node and
+takes the cordon back after the reboot; no object tells of that but the releases of the nodes.
+Sources: medik8s/node-healthcheck-operator:docs/configuration.md (pauseRequests);
 openshift/openshift-docs#86799;
-https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/kubeadm-upgrade.
+https://kubernetes.io/docs/tasks/administer-cluster/kubeadm/kubeadm-upgrade;
+siderolabs/talos:internal/app/machined/pkg/runtime/v1alpha1/v1alpha1_sequencer.go#Upgrade.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -40,6 +43,7 @@ READS: Final[Reads] = union(
             "spec.taints",
             "spec.unschedulable",
             "status.nodeInfo.kubeletVersion",
+            "status.nodeInfo.osImage",
         ),
     },
 )
@@ -97,10 +101,14 @@ def phases(cluster: Cluster) -> dict[str, NodeUpdate]:
     newest kubelet already.
     """
     found = dict.fromkeys(_done(cluster), NodeUpdate("", "", Phase.DONE))
-    return found | {
-        name: NodeUpdate(NODE.kind, name, Phase.REBOOTING, each.since, exact=True)
-        for name, each in cluster.cached(_all).items()
-    }
+    return (
+        _of_talos(cluster)
+        | found
+        | {
+            name: NodeUpdate(NODE.kind, name, Phase.REBOOTING, each.since, exact=True)
+            for name, each in cluster.cached(_all).items()
+        }
+    )
 
 
 def counted(cluster: Cluster) -> Iterator[str]:
@@ -108,6 +116,10 @@ def counted(cluster: Cluster) -> Iterator[str]:
     if done := _done(cluster):
         verb = "counts" if len(done) == 1 else "count"
         yield f"{names(done, 80)} {verb} as updated, with kubelet {_kubelets(done, cluster)}"
+    talos = _of_talos(cluster)
+    if done := sorted(name for name, each in talos.items() if each.phase is Phase.DONE):
+        verb = "counts" if len(done) == 1 else "count"
+        yield f"{names(done, 80)} {verb} as updated, with Talos v{max(_releases(cluster).values())}"
 
 
 def _done(cluster: Cluster) -> list[str]:
@@ -186,6 +198,46 @@ def _hints(node: Object, updated: tuple[str, ...], cluster: Cluster) -> Iterator
     for check in cluster.known(NHC):
         if reasons := [item.text or "?" for item in check.at("spec", "pauseRequests").items()]:
             yield f"NodeHealthCheck {check.name} is paused for {names(reasons, 60)}"
+
+
+# --- talosctl upgrade -----------------------------------------------------------------------------
+
+
+def _of_talos(cluster: Cluster) -> dict[str, NodeUpdate]:
+    """Return how far the upgrade of Talos is, one node after the other: a node with an older
+    release than others that was cordoned a short time ago has its turn.
+    """
+    found, now = _releases(cluster), clock.now(cluster)
+    if len(set(found.values())) < 2 or now is None or unlisted(cluster, NODE):
+        return {}
+    newest = max(found.values())
+    turn = {
+        node.name: NodeUpdate(NODE.kind, node.name, Phase.DRAINING, since)
+        for node in cluster.known(NODE)
+        if found.get(node.name, newest) < newest and node.is_true("Ready")
+        if (since := node_phases.cordoned_since(node)) is not None and now - since < _TURN
+    }
+    done = [name for name, release in found.items() if release == newest]
+    return dict.fromkeys(done, NodeUpdate("", "", Phase.DONE)) | turn if turn else {}
+
+
+_TURN: Final = timedelta(hours=1)
+"""A node that is cordoned for longer may be so for another reason."""
+_TALOS: Final = re.compile(r"Talos \((v[^)]+)\)")
+"""How a node that runs Talos names its system."""
+
+
+def _releases(cluster: Cluster) -> dict[str, Version]:
+    """Return the release of Talos of each node that runs it."""
+    systems = {
+        node.name: _TALOS.fullmatch(node.at("status", "nodeInfo", "osImage").text or "")
+        for node in cluster.known(NODE)
+    }
+    found = {name: versions.parse_version(each[1]) for name, each in systems.items() if each}
+    return {name: release for name, release in found.items() if release is not None}
+
+
+# --- kubelets -------------------------------------------------------------------------------------
 
 
 def _versions(cluster: Cluster) -> dict[str, Version]:

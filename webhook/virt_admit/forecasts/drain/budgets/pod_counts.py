@@ -155,14 +155,14 @@ def annotated(eviction: PodEviction, owner: Object, kind: Kind) -> OperatorAnswe
     if least is None or not pods or not key or owner.annotations.get(key) != str(least):
         return None
     above = f"{owner.kind} {owner.name}"
-    remove = kubectl("annotate", kind, owner.name, owner.namespace or "", f"{key}-")
+    command = kubectl("annotate", kind, owner.name, owner.namespace or "", f"{key}-")
     return OperatorAnswer(
         Way.NEVER,
         f"{eviction.never}, as annotation {key} of {above} is {least}, from which its operator "
         "takes minAvailable",
         typed(
             f"Remove that annotation of {above}, or set it to {pods - 1}",
-            remove,
+            command,
             "the operator then writes a budget that lets one pod go, and it reverts any other "
             "change of it. Portworx operator 24.1.0 and later ignores such a value.",
         ),
