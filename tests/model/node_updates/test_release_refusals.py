@@ -216,7 +216,7 @@ CCM = "cloud-controller-manager"
         (
             "4.12.9",
             {"Upgradeable": ""},
-            ("4.12.30", "4.13.2"),
+            ("4.13.2", "4.12.30", "4.12.9", "4.12.17"),  # the newest first
             "names no cause",
             "to 4.12.30 first",
         ),

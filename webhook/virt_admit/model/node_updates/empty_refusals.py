@@ -80,7 +80,8 @@ def _remedy(operator: Object, cluster: Cluster) -> str:
     own = [each for each in offered if each.startswith(f"{minor}.")]
     see = shell("kubectl", "get", "clusteroperators")
     if own:
-        way = f"Update to {names(own[-1:])} first, which Upgradeable=False does not hold"
+        newest = max(own, key=lambda each: [int(part) for part in re.findall(r"\d{1,9}", each)])
+        way = f"Update to {newest} first, which Upgradeable=False does not hold"
         return typed(f"{way}, and see whether its operator sets the condition back", see)
     others = [
         each.name
