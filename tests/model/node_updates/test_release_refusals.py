@@ -238,6 +238,16 @@ def test_a_refusal_without_a_cause(present, statuses, offered, says, remedy):
     assert ("names no cause" in found.reason) is remedy.startswith(("--force", "to "))
 
 
+def test_a_forced_update_is_not_named_where_no_releases_could_be_retrieved():
+    own = version("4.12.9", "4.13.2", condition("RetrievedUpdates", False, "NoChannel", "x"))
+    refusing = operator(CCM, "4.12.9", Upgradeable="")
+    refusing["status"]["conditions"][-1]["reason"] = "AsExpected"
+    known = Snapshot(map(Object, (own, refusing)), ["*"], time=ago())
+    remedy = of_operator(Object(refusing), known).remedy
+    assert "none is known here (RetrievedUpdates is False: NoChannel)" in remedy
+    assert "--force" not in remedy
+
+
 def test_a_forced_update_is_not_named_beside_another_refusal():
     own = version("4.12.9", "4.13.2", condition("Upgradeable", False, "AsExpected", "x"))
     refusing, other = operator(CCM, "4.12.9", Upgradeable=""), operator("dns", "4", Degraded="x")
