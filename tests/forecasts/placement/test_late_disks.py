@@ -91,9 +91,19 @@ def test_the_errors_begin_when_the_volume_gets_its_disk() -> None:
         (31, {"driver": "other.example.org"}),
         (31, {"parameters": {}}),
         (31, {"parameters": {KEY: "90"}}),
+        (31, {"parameters": {KEY: "9" * 20}}),
         (31, {"migrationState": {**MOVED, "targetNode": "c"}}),
     ],
-    ids=["before", "long after", "release", "driver", "no option", "later", "from elsewhere"],
+    ids=[
+        "before",
+        "long after",
+        "release",
+        "driver",
+        "no option",
+        "later",
+        "never",
+        "from elsewhere",
+    ],
 )
 def test_what_the_disk_does_not_explain(minutes: int, given: dict[str, Any]) -> None:
     assert late(minutes, world(**{"migrationState": MOVED, **given})) is None

@@ -190,3 +190,19 @@ def test_nodes_that_are_not_marked_are_left_alone(marks: bool, left: set[str]) -
     assert {name: update.phase for name, update in updaters.left_alone(begun, found).items()} == (
         dict.fromkeys(left, "not part")
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "looks"),
+    [([], "1h"), (["--period=2h30m"], "2h30m"), (["--period=soon"], "1h"), (["--period=20m"], "")],
+)
+def test_a_node_may_get_its_mark_at_the_next_look(arguments: list[str], looks: str) -> None:
+    args = ["--annotate-nodes=true", *arguments]
+    spec = {"template": {"spec": {"containers": [{"args": args}]}}}
+    held = lock("a", since="2026-01-01T11:20:00Z")
+    found = cluster(held, node("a", cordoned=True), node("b"), spec=spec)
+    assert list(kured.unmarked(found)) == [
+        "kured marks no further node for a reboot (it looks at each every "
+        f"{each}, and a has its lock for 40 min)"
+        for each in filter(None, [looks])
+    ]

@@ -216,7 +216,7 @@ CCM = "cloud-controller-manager"
         (
             "4.12.9",
             {"Upgradeable": ""},
-            ("4.12.30", "4.13.2"),
+            ("4.13.2", "4.12.30", "4.12.9", "4.12.17"),  # the newest first
             "names no cause",
             "to 4.12.30 first",
         ),
@@ -236,6 +236,16 @@ def test_a_refusal_without_a_cause(present, statuses, offered, says, remedy):
     assert says in found.reason
     assert remedy in found.remedy
     assert ("names no cause" in found.reason) is remedy.startswith(("--force", "to "))
+
+
+def test_a_forced_update_is_not_named_where_no_releases_could_be_retrieved():
+    own = version("4.12.9", "4.13.2", condition("RetrievedUpdates", False, "NoChannel", "x"))
+    refusing = operator(CCM, "4.12.9", Upgradeable="")
+    refusing["status"]["conditions"][-1]["reason"] = "AsExpected"
+    known = Snapshot(map(Object, (own, refusing)), ["*"], time=ago())
+    remedy = of_operator(Object(refusing), known).remedy
+    assert "none is known here (RetrievedUpdates is False: NoChannel)" in remedy
+    assert "--force" not in remedy
 
 
 def test_a_forced_update_is_not_named_beside_another_refusal():

@@ -58,8 +58,8 @@ def rests_on(
     yield from upgrade_progress.rests_on(start.begun)
     if update := kubevirt_updates.under_way(cluster):
         yield f"{update}, which may move VMs too, ends first"
-    if not start.begun:  # else the progress says it
-        yield from kured.words(cluster)
+    # the progress says the words
+    yield from kured.unmarked(cluster) if start.begun else kured.words(cluster)
     yield from rollouts.rests_on(driver, cluster)
     yield from _machines(driver, cluster)
     yield from drain_waits.rests_on(driver, start.pools, cluster)

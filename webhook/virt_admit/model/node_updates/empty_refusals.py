@@ -80,8 +80,16 @@ def _remedy(operator: Object, cluster: Cluster) -> str:
     own = [each for each in offered if each.startswith(f"{minor}.")]
     see = shell("kubectl", "get", "clusteroperators")
     if own:
-        way = f"Update to {names(own[-1:])} first, which Upgradeable=False does not hold"
+        newest = max(own, key=lambda each: [int(part) for part in re.findall(r"\d{1,9}", each)])
+        way = f"Update to {newest} first, which Upgradeable=False does not hold"
         return typed(f"{way}, and see whether its operator sets the condition back", see)
+    retrieved = version.condition("RetrievedUpdates")
+    if retrieved["status"].text == "False":
+        why = f"RetrievedUpdates is False: {retrieved['reason'].words or 'no reason'}"
+        way = (
+            f"Find a later release of {minor or 'this minor'} and update to it first: none is known"
+        )
+        return typed(f"{way} here ({why})", shell("kubectl", "describe", "clusterversion"))
     others = [
         each.name
         for each in cluster.known(CLUSTER_OPERATOR)

@@ -177,6 +177,24 @@ def left_alone(cluster: Cluster) -> frozenset[str]:
     )
 
 
+def unmarked(cluster: Cluster) -> Iterator[str]:
+    """Yield that the nodes that are left alone may still get a mark: a pod of kured looks whether
+    its node needs a reboot once in a ``--period``, and marks it then.
+    """
+    for lock in locks(cluster) if left_alone(cluster) else ():
+        given, age = _argument(lock.daemon, "--period"), clock.elapsed(lock.since, cluster)
+        period = given if _length(given) else _PERIOD
+        if age is None or age < _length(period):
+            yield (
+                f"kured marks no further node for a reboot (it looks at each every {period}, and "
+                f"{lock.node} has its lock{clock.lasts(age)})"
+            )
+
+
+_PERIOD: Final = "1h"
+"""That of kured without the argument (cmd/kured/main.go#root)."""
+
+
 def words(cluster: Cluster) -> Iterator[str]:
     """Yield which lock the nodes that are still to be rebooted wait for, and when it ends."""
     if not locks(cluster):

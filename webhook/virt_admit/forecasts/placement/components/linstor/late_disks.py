@@ -12,6 +12,7 @@ cozystack/cozystack#3168; siderolabs/extensions:drbd (the label of a node with i
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ READS: Final[Reads] = {
     VMI: ("status.migrationState", "status.nodeName", "status.phaseTransitionTimestamps"),
 }
 _OPTION: Final = "DrbdOptions/auto-diskful"
+_MINUTES: Final = re.compile(r"[0-9]{1,6}")
 _CLUSTER: Final = kinds.guess("piraeus.io/v1", "LinstorCluster")
 _LATE: Final = timedelta(minutes=10)
 """The copy begins at once, and a guest with a journal discards or writes zeroes soon after."""
@@ -96,12 +98,12 @@ def _minutes(volume: Object, cluster: Cluster) -> tuple[str, int]:
     name = volume.at("spec", "storageClassName").text
     given = fields(cluster, STORAGE_CLASS, "", name).at("parameters").texts
     for key, value in given.items():
-        if key.endswith(f"/{_OPTION}") and value.isdecimal():
+        if key.endswith(f"/{_OPTION}") and _MINUTES.fullmatch(value):
             return f'StorageClass {name} sets {key}: "{value}"', int(value)
     for each in cluster.known(_CLUSTER):
         for option in each.at("spec", "properties").items():
             value = option["value"].text or ""
-            if option["name"].text == _OPTION and value.isdecimal():
+            if option["name"].text == _OPTION and _MINUTES.fullmatch(value):
                 return f'LinstorCluster {each.name} sets {_OPTION}: "{value}"', int(value)
     return "", 0
 
