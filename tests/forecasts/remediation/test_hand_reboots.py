@@ -243,3 +243,18 @@ def test_a_node_that_talosctl_drains(cordoned, release, phases):
     assert {name: each.phase for name, each in hand_reboots.phases(found).items()} == phases
     says = ["w1 counts as updated, with Talos v1.11.5"] if phases else []
     assert list(hand_reboots.counted(found)) == says
+
+
+def test_a_node_that_something_else_cordons_is_not_upgraded():
+    taint = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
+    turn = talos("w2", "v1.11.2", cordoned="2026-01-01T11:57:00Z", taints=[taint])
+    found = Snapshot([talos("w1", "v1.11.5"), turn], complete=["*"], time=NOON)
+    assert hand_reboots.phases(found) == {}
+
+
+def test_a_node_that_reboots_into_its_new_release():
+    turn = silent(kubelet="v1.35.1")
+    turn.data["status"]["nodeInfo"]["osImage"] = "Talos (v1.11.2)"
+    found = Snapshot([talos("w1", "v1.11.5"), turn], complete=["*"], time=NOON)
+    phases = {name: each.phase for name, each in hand_reboots.phases(found).items()}
+    assert phases == {"w1": Phase.DONE, "w3": Phase.REBOOTING}

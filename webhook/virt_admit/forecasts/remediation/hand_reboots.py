@@ -21,7 +21,7 @@ from virt_admit.forecasts.remediation import failed_remediations
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NHC, NODE, VMI
-from virt_admit.model.kubernetes.nodes import is_control_plane
+from virt_admit.model.kubernetes.nodes import CONTROL_PLANE, is_control_plane
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
@@ -216,11 +216,15 @@ def _of_talos(cluster: Cluster) -> dict[str, NodeUpdate]:
         for node in cluster.known(NODE)
         if found.get(node.name, newest) < newest and node.is_true("Ready")
         if (since := node_phases.cordoned_since(node)) is not None and now - since < _TURN
+        if all(taint["key"].text in _OWN for taint in node.at("spec", "taints").items())
     }
     done = [name for name, release in found.items() if release == newest]
-    return dict.fromkeys(done, NodeUpdate("", "", Phase.DONE)) | turn if turn else {}
+    reboots = any(found.get(name, newest) < newest for name in cluster.cached(_all))
+    return dict.fromkeys(done, NodeUpdate("", "", Phase.DONE)) | turn if turn or reboots else {}
 
 
+_OWN: Final = ("node.kubernetes.io/unschedulable", *CONTROL_PLANE)
+"""Whoever drains nodes for another reason leaves a taint of its own, too."""
 _TURN: Final = timedelta(hours=1)
 """A node that is cordoned for longer may be so for another reason."""
 _TALOS: Final = re.compile(r"Talos \((v[^)]+)\)")
