@@ -207,8 +207,11 @@ def _of_talos(cluster: Cluster) -> dict[str, NodeUpdate]:
     """Return how far the upgrade of Talos is, one node after the other: a node with an older
     release than others that was cordoned a short time ago has its turn.
     """
-    found, now = _releases(cluster), clock.now(cluster)
-    if len(set(found.values())) < 2 or now is None or unlisted(cluster, NODE):
+    found = _releases(cluster)
+    if len(set(found.values())) < 2 or unlisted(cluster, NODE):
+        return {}
+    now = clock.now(cluster)  # what reads the time is judged again all the time
+    if now is None:
         return {}
     newest = max(found.values())
     turn = {
