@@ -136,20 +136,29 @@ def test_who_wrote_the_limits_of_a_quota_is_kept():
     assert found["managedFields"] == [limits]
 
 
-def test_who_owns_the_spec_of_what_fleet_applies_is_kept_without_items_of_lists():
+def test_who_owns_the_spec_of_what_a_chart_applies_is_kept_without_items_of_lists():
     spec = {"f:a": {"f:b": {'k:{"name":"x"}': {".": {}}}}}
     by = {"manager": "kubectl-patch", "operation": "Update", "time": "x", "fieldsType": "FieldsV1"}
     status = {"manager": "virt-operator", "fieldsV1": {"f:status": {}}}
     entries = [{**by, "fieldsV1": {"f:spec": spec, "f:status": {}}}, status]
     metadata = {"name": "x", "namespace": "y", "managedFields": entries}
     fleet = {"annotations": {"objectset.rio.cattle.io/id": "default-mcc-harvester-cattle-fleet-a"}}
-    for marks, kept in ((fleet, True), ({}, False)):
+    repository = {"annotations": {"objectset.rio.cattle.io/id": "default-shop-vms"}}
+    for marks, kept in ((fleet, True), ({}, False), (repository, False)):
         cluster = ClusterCache([store(HCO, {"metadata": metadata | marks, "spec": {}})])
         found = cluster.get(HCO, "y", "x").metadata["managedFields"]
         assert found.present is kept
         if kept:
             del by["fieldsType"]
             assert found.value == [{**by, "fieldsV1": {"f:spec": {"f:a": {"f:b": {}}}}}]
+
+
+def test_when_a_vmi_that_fleet_applies_was_marked_for_evacuation_is_kept():
+    mark = {"time": "x", "fieldsV1": {"f:status": {"f:evacuationNodeName": {}}}}
+    marks = {"annotations": {"objectset.rio.cattle.io/id": "default-shop-vms"}}
+    metadata = {"name": "x", "namespace": "y", "managedFields": [mark], **marks}
+    cluster = ClusterCache([store(VMI, {"metadata": metadata}, whole=True)])
+    assert cluster.get(VMI, "y", "x").metadata["managedFields"].value == [mark]
 
 
 UNSEEN = (StoreState.WAITING, StoreState.REFUSED)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.remedies import faults, joined, remedies
-from virt_admit.model.commands import typed
+from virt_admit.model.commands import shell, typed
 from virt_admit.reports.remedy_steps import lines, spread, steps
 
 PATCH = """kubectl patch vm db -n shop -p '{"a":"b; c"}'"""
@@ -17,6 +17,11 @@ def test_a_step_has_the_command_behind_it():
         ("then wait", ""),
         ("or stop it", STOP),
     )
+
+
+def test_a_semicolon_behind_an_apostrophe_of_an_argument_ends_no_step():
+    command = shell("kubectl", "annotate", "vm", "db", "note=it's off; ask Ann")
+    assert steps(f"say it: {command}; then wait") == (("say it", command), ("then wait", ""))
 
 
 def test_each_step_and_each_command_has_a_line():

@@ -28,8 +28,8 @@ def test_an_annotation_of_portworx_demands_all_storage_nodes():
         "StorageCluster px is 3, from which its operator takes minAvailable"
     )
     assert found["remedy"].startswith(
-        "Remove that annotation of StorageCluster px, or set it to 2: kubectl annotate "
-        "storagecluster px -n portworx portworx.io/storage-pdb-min-available-; the operator then"
+        "Remove that annotation of StorageCluster px: kubectl annotate storagecluster px -n "
+        "portworx portworx.io/storage-pdb-min-available-; or set it to 2; the operator then"
     )
 
 

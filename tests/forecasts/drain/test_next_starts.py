@@ -81,6 +81,11 @@ def demanding(items: list[Object], **fields: object) -> None:
     body(items).update(fields)
 
 
+def plugged(items: list[Object], claim: str) -> None:
+    source = {"claimName": claim, "hotpluggable": True}
+    body(items)["volumes"].append({"name": "more", "persistentVolumeClaim": source})
+
+
 FAULTS: list[tuple[str, Callable[[list[Object]], object], str, str]] = [
     ("namespace", ending, "namespace vms is being deleted", "another namespace"),
     (
@@ -133,6 +138,7 @@ FAULTS: list[tuple[str, Callable[[list[Object]], object], str, str]] = [
     ),
 ]
 LIKE: list[tuple[str, Callable[[list[Object]], object]]] = [
+    ("a hotplugged volume without its claim", lambda items: plugged(items, "gone")),
     ("healthy", lambda items: None),
     ("claim of a template", lambda items: (of_template(items), without(items, CLAIM))),
     ("claim of a data volume", lambda items: (filled(items), without(items, CLAIM))),

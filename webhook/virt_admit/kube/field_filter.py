@@ -95,8 +95,8 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without ``managedFields`` and without the annotation of ``kubectl apply``.
 
     Some entries of ``managedFields`` stay, because nothing else tells when a VMI was marked for
-    evacuation, who wrote the limits of a quota, and who owns the fields of an object that Fleet
-    applies.
+    evacuation, who wrote the limits of a quota, and who owns the fields of an object that a
+    ManagedChart of Rancher applies.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
@@ -119,6 +119,8 @@ _MARKS: Final = (
     (_LIMITED, _tree([("time",), ("manager",), _LIMITED])),
 )
 _FLEET: Final = "objectset.rio.cattle.io/id"
+_CHART: Final = "mcc-"
+"""In the mark of an object of a ManagedChart. A GitRepo may have thousands of VMs."""
 _HELM: Final = "meta.helm.sh/release-name"
 _OF_FLEET: Final = _tree(
     [
@@ -131,8 +133,7 @@ _OF_FLEET: Final = _tree(
 
 def _kept_entries(metadata: dict[str, Any]) -> Iterator[dict[str, Any]]:
     entries = Field(metadata)["managedFields"].items()
-    annotations = metadata.get("annotations")
-    if isinstance(annotations, dict) and _FLEET in annotations:
+    if _CHART in (Field(metadata).at("annotations", _FLEET).text or ""):
         for entry in entries:
             if entry.at("fieldsV1", "f:spec").present:
                 kept = _filter(entry.value, _OF_FLEET)

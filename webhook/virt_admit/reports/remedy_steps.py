@@ -27,6 +27,8 @@ _BORDER: Final = re.compile(r"[()]|; ")
 _TYPED: Final = re.compile(rf":? (?:{TOOLS}) ")
 _AFTER: Final = re.compile(rf": (?:{TOOLS}) ")
 _AFTER_COLON: Final = re.compile(rf": ((?:{TOOLS}) .*)\Z")
+_APOSTROPHE: Final = """'"'"'"""
+"""One in a quoted argument (``shlex.quote``): it stays open."""
 _IN_PARENTHESES: Final = re.compile(rf" \(((?:{TOOLS}) [^()]*)\)\Z")
 
 
@@ -55,7 +57,7 @@ def _parts(remedy: str) -> Iterator[str]:
 def _is_quoting(part: str) -> bool:
     """Return whether an argument is open at the end of a part: words have apostrophes too."""
     found = _TYPED.search(part)
-    return found is not None and part.count("'", found.end()) % 2 == 1
+    return found is not None and part[found.end() :].replace(_APOSTROPHE, "").count("'") % 2 == 1
 
 
 def lines(remedy: str, before: str = "", after: str = "") -> Iterator[str]:

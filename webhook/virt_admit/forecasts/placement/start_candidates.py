@@ -14,6 +14,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.launcher import launcher_pod, launcher_resources
+from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pods import Pod
 
@@ -39,6 +40,9 @@ def next_vmi(vm: Object) -> Object:
 def start_target(vm: Object, cluster: Cluster) -> SchedulingTarget:
     """Return the pod with which a VM would start, and the nodes that would take it now.
 
+    A hotplugged volume without its claim stays away, and keeps no VM from starting
+    (kubevirt/kubevirt:pkg/virt-controller/watch/vmi/datavolumes.go#areDataVolumesReady).
+
     Raises:
         Unseen: the instance type or the preference of the VM cannot be read, or a claim of it does
             not exist yet, so that what KubeVirt would create is not known.
@@ -48,6 +52,8 @@ def start_target(vm: Object, cluster: Cluster) -> SchedulingTarget:
             raise Unseen(f"on which nodes claim {claim} will be, which does not exist yet")
     vmi, spec = next_vmi(vm), vms.vm_spec(vm)
     needed = candidates.demand(vmi, cluster, moves=False)
+    attached = (c for c in needed.attached if not is_absent(cluster, PVC, vmi.namespace, c))
+    needed = needed._replace(attached=tuple(attached))
     if spec["instancetype"].present or spec["preference"].present:
         needed = needed._replace(pod=_expanded(vm, vmi, needed.pod, cluster), sized=True)
     return candidates.placed(vmi, needed, cluster, moves=False)

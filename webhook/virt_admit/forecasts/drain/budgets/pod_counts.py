@@ -161,7 +161,7 @@ def annotated(eviction: PodEviction, owner: Object, kind: Kind) -> OperatorAnswe
         f"{eviction.never}, as annotation {key} of {above} is {least}, from which its operator "
         "takes minAvailable",
         typed(
-            f"Remove that annotation of {above}, or set it to {pods - 1}",
+            f"Remove that annotation of {above}; or set it to {pods - 1}",
             command,
             "the operator then writes a budget that lets one pod go, and it reverts any other "
             "change of it. Portworx operator 24.1.0 and later ignores such a value.",

@@ -148,7 +148,7 @@ def _remedy(plane: Object, has: str, deployment: Object) -> str:
     patch = merge_patch(kind, plane.name, plane.namespace, {"spec": {"version": has}})
     skip = about("annotate", deployment, MACHINE_DEPLOYMENT, f"{_SKIP}={_STABLE}")
     return typed(
-        "write the version as its provider reports it, or update that provider",
+        "write the version as its provider reports it; or update that provider",
         patch,
         f"or let this roll-out go on without that check ({skip}), and remove the annotation later",
     )
