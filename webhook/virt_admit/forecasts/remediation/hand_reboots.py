@@ -227,7 +227,7 @@ def _of_talos(cluster: Cluster) -> dict[str, NodeUpdate]:
 
 
 _OWN: Final = ("node.kubernetes.io/unschedulable", *CONTROL_PLANE)
-"""Whoever drains nodes for another reason leaves a taint of its own, too."""
+"""What drains nodes for another reason leaves a taint of its own, too."""
 _TURN: Final = timedelta(hours=1)
 """A node that is cordoned for longer may be so for another reason."""
 _TALOS: Final = re.compile(r"Talos \((v[^)]+)\)")
