@@ -21,7 +21,7 @@ from virt_admit.forecasts.remediation import failed_remediations
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NHC, NODE, VMI
-from virt_admit.model.kubernetes.nodes import CONTROL_PLANE, is_control_plane
+from virt_admit.model.kubernetes.nodes import CONTROL_PLANE, TALOS, is_control_plane
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
@@ -230,8 +230,7 @@ _OWN: Final = ("node.kubernetes.io/unschedulable", *CONTROL_PLANE)
 """What drains nodes for another reason leaves a taint of its own, too."""
 _TURN: Final = timedelta(hours=1)
 """A node that is cordoned for longer may be so for another reason."""
-_TALOS: Final = re.compile(r"Talos \((v[^)]+)\)")
-"""How a node that runs Talos names its system."""
+_TALOS: Final = re.compile(rf"{re.escape(TALOS)}(v[^)]+)\)")
 
 
 def _releases(cluster: Cluster) -> dict[str, Version]:

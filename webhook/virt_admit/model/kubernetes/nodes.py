@@ -11,6 +11,8 @@ from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Field, Object
 
 ETCD: Final = "node-role.kubernetes.io/etcd"
+TALOS: Final = "Talos ("
+"""How a node that runs Talos begins the name of its system: ``Talos (v1.11.5)``."""
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 """Either label, with any value, makes a Node part of the control plane."""
 

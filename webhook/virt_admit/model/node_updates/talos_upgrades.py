@@ -18,6 +18,7 @@ from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, more_may_exist
 from virt_admit.model.kubernetes.kinds import KUBERNETES_UPGRADE, NODE, TALOS_UPGRADE, Kind
+from virt_admit.model.kubernetes.nodes import TALOS
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
@@ -29,9 +30,6 @@ _KINDS: Final = (TALOS_UPGRADE, KUBERNETES_UPGRADE)
 READS: Final[Reads] = union(
     clock.READS, {NODE: ("status.nodeInfo.osImage",)}, dict.fromkeys(_KINDS, ())
 )
-_TALOS: Final = "Talos ("
-"""How a node that runs Talos names its system: ``Talos (v1.11.5)``."""
-
 _BEFORE: Final = ("", "Pending", "HealthChecking")
 """The phases in which it waits for what it needs."""
 _FAILED: Final = "Failed"
@@ -46,7 +44,7 @@ _FIELD: Final = re.compile(r"(?<![\w.])(?:object\.)?status((?:\.[A-Za-z_]\w*)+)(
 def unread(cluster: Cluster) -> Iterator[Unseen]:
     """Yield that such upgrades could not be read, where a node may run Talos."""
     systems = [node.at("status", "nodeInfo", "osImage").text for node in cluster.known(NODE)]
-    if not all(system and not system.startswith(_TALOS) for system in systems):
+    if not all(system and not system.startswith(TALOS) for system in systems):
         for kind in _KINDS:
             yield from more_may_exist(cluster, kind)
 

@@ -17,6 +17,7 @@ from virt_admit.model import machine_pools
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NODE, Kind
+from virt_admit.model.kubernetes.nodes import TALOS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
@@ -41,7 +42,6 @@ _TRIDENT: Final = "csi.trident.netapp.io"
 _GROUP: Final = MACHINE_CONFIG_POOL.group
 _MACHINE_CONFIG: Final = Kind(_GROUP, ("v1",), "machineconfigs", "MachineConfig", namespaced=False)
 _ROLE: Final = f"{_GROUP}/role"
-_TALOS: Final = "Talos"
 
 
 class MissingService(NamedTuple):
@@ -67,7 +67,7 @@ def missing(said: str, driver: str, on: str, cluster: Cluster) -> MissingService
     what = f"{service} does not run on {on}, which driver {driver} needs there"
     shown = kubectl("describe", NODE, on)
     image = node.at("status", "nodeInfo", "osImage").text or ""
-    if image.startswith(_TALOS) and service == _ISCSI:
+    if image.startswith(TALOS) and service == _ISCSI:
         way = (
             "add the system extension iscsi-tools to the image of the nodes, and upgrade them to it"
         )
