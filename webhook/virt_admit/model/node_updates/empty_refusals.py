@@ -64,12 +64,11 @@ def of(operator: Object, cluster: Cluster) -> EmptyRefusal | None:
         why += f": {left}, and nothing in the cluster is to be repaired for it"
     else:
         why += ", so that its operator may have left the condition behind"
-    return EmptyRefusal(why, _remedy(operator, cluster))
+    return EmptyRefusal(why, _remedy(operator, version, cluster))
 
 
-def _remedy(operator: Object, cluster: Cluster) -> str:
+def _remedy(operator: Object, version: Object | None, cluster: Cluster) -> str:
     """Return what gets past it: a release of the same minor, else a forced update as a decision."""
-    version = next(iter(cluster.known(CLUSTER_VERSION)), None)
     if version is None:
         return "Update to a later release of the same minor, whose operator sets it back"
     present = version.at("status", "desired", "version").text or ""

@@ -49,10 +49,5 @@ def stopped(check: HealthCheck, cluster: Cluster) -> Problem | None:
 
 
 def _stopped(name: str, cluster: Cluster) -> Problem | None:
-    if len({pod.namespace for pod in stopped_workloads.pods_of((name,), cluster)}) > 1:
-        return None  # one of them is of a hosted or another cluster
-    found = stopped_workloads.of((name,), cluster)
-    if found is None:
-        return None
-    why = found.words if found.scaled else f"{name} has no Ready pod ({found.words})"
-    return Problem(f"{STOPPED}{why}", found.remedy)
+    found = stopped_workloads.of_one(name, cluster)
+    return Problem(f"{STOPPED}{found.named(name)}", found.remedy) if found is not None else None

@@ -134,14 +134,11 @@ def doubt(cluster: Cluster) -> str:
 
 
 def _stopped(name: str, effect: str, cluster: Cluster) -> Obstacle | None:
-    if len({pod.namespace for pod in stopped_workloads.pods_of((name,), cluster)}) > 1:
-        return None
-    stopped = stopped_workloads.of((name,), cluster)
+    stopped = stopped_workloads.of_one(name, cluster)
     if stopped is None:
         return None
-    why = stopped.words if stopped.scaled else f"{name} has no Ready pod ({stopped.words})"
     place = ProblemId(ProblemCause.COMPONENT, stopped.namespace, name)
-    return Obstacle(f"{effect}, as {why}", stopped.remedy, place)
+    return Obstacle(f"{effect}, as {stopped.named(name)}", stopped.remedy, place)
 
 
 def daemon(nodes: Iterable[Object], cluster: Cluster) -> Obstacle | None:

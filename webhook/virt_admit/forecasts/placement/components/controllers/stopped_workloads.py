@@ -31,6 +31,12 @@ class StoppedWorkload(NamedTuple):
     scaled: bool
     """Whether it was stopped, as for work on what it runs: a person ends that."""
 
+    def named(self, name: str) -> str:
+        """Return the clause with the name of the workload:
+        ``D has no Ready pod (pod P is not ready for 90 min)``.
+        """
+        return self.words if self.scaled else f"{name} has no Ready pod ({self.words})"
+
 
 def of(names: Collection[str], cluster: Cluster) -> StoppedWorkload | None:
     """Return that no workload of these names works; None: one may, or none is known."""
@@ -49,6 +55,15 @@ def of(names: Collection[str], cluster: Cluster) -> StoppedWorkload | None:
     remedy = typed("Once what it was stopped for is done, scale it up again", command)
     words = f"{stopped.kind} {stopped.full_name} is scaled to 0"
     return StoppedWorkload(words, remedy, stopped.namespace, scaled=True)
+
+
+def of_one(name: str, cluster: Cluster) -> StoppedWorkload | None:
+    """Return the same for one name. None also where it runs in several namespaces: one of them is
+    that of a hosted or another cluster.
+    """
+    if len({pod.namespace for pod in pods_of((name,), cluster)}) > 1:
+        return None
+    return of((name,), cluster)
 
 
 def unread(names: Collection[str], cluster: Cluster) -> str:

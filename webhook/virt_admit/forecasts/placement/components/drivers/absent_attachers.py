@@ -50,7 +50,4 @@ def problem(driver: str, cluster: Cluster) -> Problem | None:
 
 def _of_store(name: str, cluster: Cluster) -> Problem | None:
     stopped = stopped_workloads.of((name,), cluster) if name else None
-    if stopped is None:
-        return None
-    why = stopped.words if stopped.scaled else f"{name} has no Ready pod ({stopped.words})"
-    return Problem(why, stopped.remedy)
+    return Problem(stopped.named(name), stopped.remedy) if stopped is not None else None
