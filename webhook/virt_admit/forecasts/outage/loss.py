@@ -21,6 +21,7 @@ from virt_admit.model.remediation import control_plane
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.preemption import Preemption
+from virt_admit.model.scheduler.snapshot import Node
 
 READS: Final[Reads] = union(
     control_plane.READS, virt_handlers.READS, {POD: ("metadata.ownerReferences",)}
@@ -228,22 +229,14 @@ def _with_drivers(cluster: Cluster) -> FilterPipeline:
     """
     served = node_drivers.served(candidates.scheduler(cluster), cluster)
     broken = {name for name in cluster.cached(virt_handlers.broken) if _stays(name, cluster)}
-    if not broken:
-        return served
-    nodes = {
-        name: replace(node, labels={**node.labels, SCHEDULABLE: "false"})
-        if name in broken and SCHEDULABLE in node.labels
-        else node
-        for name, node in served.state.nodes.items()
-    }
-    return FilterPipeline(
-        replace(served.state, nodes=nodes),
-        served.volumes,
-        served.unseen,
-        served.complete,
-        served.most_terms,
-        served.unread_namespaces,
-    )
+    return served.changed(broken, _unserved) if broken else served
+
+
+def _unserved(node: Node) -> Node:
+    """Return a node without the label by which launcher pods are placed, if it has that."""
+    if SCHEDULABLE not in node.labels:
+        return node
+    return replace(node, labels={**node.labels, SCHEDULABLE: "false"})
 
 
 def _stays(node: str, cluster: Cluster) -> bool:
