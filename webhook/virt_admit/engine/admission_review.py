@@ -57,6 +57,8 @@ class Request(NamedTuple):
     """Whether the objects were not read, because they have too many values. What comes after them,
     ``dry_run``, was not read either.
     """
+    has_variables: bool = False
+    """Whether values may be variables that are filled in later: those of files."""
 
     @property
     def subject(self) -> Object | None:

@@ -189,7 +189,8 @@ class _Evaluation:
 
     def findings(self, rule: Rule, params: Any) -> Iterator[Finding]:
         context = self._contexts.get(id(params)) or self._context(params)
-        return run(rule, self.obj, context, self.gaps, self.limits)
+        variables = self.request.has_variables
+        return run(rule, self.obj, context, self.gaps, self.limits, variables)
 
     def fixes(self, rule: Rule, decision: EffectiveSettings) -> list[Verdict]:
         """Run a rule and return its findings that have a fix."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from virt_admit.engine.variables import determined
 from virt_admit.model.kubernetes.cluster import OUT_OF_TIME, OutOfTime, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Context, Finding, Rule
@@ -49,12 +50,17 @@ class Gaps:
 
 
 def run(
-    rule: Rule, obj: Object, context: Context[Any], gaps: Gaps, limits: Limits = NO_LIMITS
+    rule: Rule,
+    obj: Object,
+    context: Context[Any],
+    gaps: Gaps,
+    limits: Limits = NO_LIMITS,
+    has_variables: bool = False,
 ) -> Iterator[Finding]:
     """Run one rule until it ends or the time of the review is over,
     and yield its findings one by one.
 
-    Never raises. The findings that precede a failure are kept.
+    Never raises. The findings that precede a failure are kept. ``has_variables``: see ``Request``.
     """
     # without a rule that was stopped, the time was not over a moment ago
     if gaps.not_judged and limits.expired():
@@ -62,7 +68,8 @@ def run(
         return
     unseen: dict[str, None] | None = None
     try:
-        for item in rule.check(obj, context):
+        found = rule.check(obj, context)
+        for item in determined(found, obj) if has_variables else found:
             if limits.expired():
                 break
             if isinstance(item, Unseen):

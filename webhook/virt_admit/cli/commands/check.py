@@ -375,7 +375,13 @@ class _FileJudge(NamedTuple):
     ) -> ObjectResult:
         operation = self.options.operation or (Operation.UPDATE if old else Operation.CREATE)
         name, namespace, target = obj.name, obj.namespace, self.reporting.target
-        request = Request(operation, kind, obj, old, name=name, namespace=namespace, target=target)
+        request = Request(
+            *(operation, kind, obj, old),
+            name=name,
+            namespace=namespace,
+            target=target,
+            has_variables=True,
+        )
         response = review.judge(request, self.rules, cluster, self.policy, include_opt_in_fixes)
         return of_file(request, response, document, self.reporting.owner_label)
 
