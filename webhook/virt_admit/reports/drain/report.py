@@ -268,8 +268,9 @@ def verdict(plan: Plan) -> DrainVerdict:
     """Return whether the nodes of a plan can be drained, what keeps them,
     and which VMs pay for it.
     """
-    stops = len(plan.having(VmOutcome.STOPS))
-    cost = words.cost(stops)
+    drained = len(plan.having(VmOutcome.STOPS))
+    stops = drained if plan.stopped is None else plan.stopped
+    cost = words.cost(stops, drained)
     blocked = [node for node in plan.nodes if node.drainable is False]
     whole = count(len(plan.nodes), "node")
     if blocked:
