@@ -215,3 +215,37 @@ def test_a_vm_that_stays_until_the_time_out_of_the_drain_is_lost_and_stops_nothi
         assert moves.downtime is None
     del own.data["spec"]
     assert rehearse(cluster(*objects), Options()).possible is (not lost)
+
+
+def test_nodes_of_a_deployment_that_does_not_roll_are_not_counted_as_done():
+    other = machine("g-d", "d")
+    other.data["metadata"]["labels"]["cluster.x-k8s.io/deployment-name"] = "gpu"
+    found = cluster(
+        *map(node, "abcd"),
+        *(manifest(CAPI, "MachineDeployment", name, "capi") for name in ("gpu", "workers")),
+        machine("m-a", "a"),
+        machine("m-b", "b", up_to_date=False, deleting="DrainingNode"),
+        machine("m-c", "c", up_to_date=False),
+        other,
+        kubevirt(),
+    )
+    given = progress(found)
+    assert (given["done"], given["waiting"]) == (["a"], ["c"])
+
+
+@pytest.mark.parametrize(("on", "asked"), [("a", False), ("c", True)])
+def test_a_vm_is_asked_about_only_where_its_node_is_left_to_do(on, asked):
+    own, instance = vm("upf", on, strategy="External")
+    own.data["metadata"]["labels"] = {"vnf.example.net/name": "upf"}
+    found = cluster(
+        *map(node, "abc"),
+        manifest(CAPI, "MachineDeployment", "workers", "capi"),
+        machine("m-a", "a"),
+        machine("m-b", "b", up_to_date=False, deleting="DrainingNode"),
+        machine("m-c", "c", up_to_date=False),
+        own,
+        instance,
+        kubevirt(),
+    )
+    said = [each for each in rehearse(found, Options()).unseen if "shop/upf" in each]
+    assert said == ["whether the controller that has to move shop/upf does so"] * asked

@@ -3,13 +3,16 @@
 import pytest
 
 from tests.builders import complete, manifest
-from tests.forecasts.drain.test_control_path import drained, guest, machine
+from tests.forecasts.drain.test_control_path import NODES, drained, guest, machine
+from tests.forecasts.drain.vm_motion import ago
 from virt_admit.forecasts.drain import workload_updates
+from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.states import external_movers
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.drain.workload_updates import EVICT, Reach
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, VMI
+from virt_admit.reports.drain import report
 
 LABELS = {
     "capk.cluster.x-k8s.io/kubevirt-machine-name": "w-0",
@@ -146,3 +149,75 @@ def test_an_update_is_forecast_as_a_drain(run, objects, reach, words):
     found = workload_updates.update(vmi, {EVICT}, complete(vmi, machine("db", run), *objects))
     assert found.reach is reach
     assert words in found.reason
+
+
+GROUP = "vnf.example.net/v1"
+ASKED = "VMI shop/db is asked to leave a; draining sessions"
+
+
+def owned(message=ASKED, *, age=120, node="a", kind="VirtualNetworkFunction", mark=True):
+    """Return a VM with External whose owner says something, its VMI, and that owner."""
+    vm, vmi = machine("db"), guest("db", "External", evacuationNodeName=node)
+    owner = {"apiVersion": GROUP, "kind": kind, "name": "upf", "controller": True}
+    labels = {"vnf.example.net/name": "upf"} if mark else {}
+    vm.data["metadata"] |= {"ownerReferences": [owner], "labels": labels}
+    condition = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "EvacuationRequested",
+        "message": message,
+        "lastTransitionTime": ago(age),
+    }
+    status = {"conditions": [condition]}
+    return vm, vmi, manifest(GROUP, "VirtualNetworkFunction", "upf", "shop", status=status)
+
+
+def judged(*objects):
+    cluster = Snapshot([*NODES, *objects], complete=["*"], time=ago(0))
+    return plan(cluster, "a")
+
+
+@pytest.mark.parametrize("mark", [True, False])
+def test_the_owner_of_a_vm_says_that_it_is_being_moved(mark):
+    found = judged(*owned(mark=mark))
+    (row,) = found.nodes[0].forecasts
+    assert (row.outcome, found.drainable) == (VmOutcome.RESTARTS, True)
+    assert row.reason == (
+        "External: its owner VirtualNetworkFunction shop/upf moves it now: EvacuationRequested: "
+        f"{ASKED} (for 2 min); runStrategy Always"
+    )
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        owned(age=7200),
+        owned("VMI shop/db cannot leave a: the peer is down"),
+        owned("VMI shop/db is asked to leave b"),
+        owned("VMI shop/db-2 is asked to leave a"),
+        owned("Active"),
+        owned(node=None),
+        owned()[:2],
+        owned(kind="Other"),
+    ],
+    ids=["old", "fails", "node", "another VM", "nothing", "not asked", "unread", "another owner"],
+)
+def test_an_owner_does_not_show_that_it_acts(objects):
+    found = judged(*objects)
+    (row,) = found.nodes[0].forecasts
+    assert (row.outcome, found.drainable) == (VmOutcome.UNKNOWN, None)
+    assert "perhaps the controller of its owner" in row.reason
+    assert row.remedy.endswith("acts on status.evacuationNodeName, or, as a decision, stop it")
+    assert report.verdict(found).sentence == (
+        "whether the controller outside KubeVirt moves 1 VM is not known, so a drain may be "
+        "blocked."
+    )
+
+
+def test_a_vm_that_nothing_moves_is_stopped_only_as_a_decision():
+    (row,) = drained(worker({}), machine("db")).forecasts
+    assert row.outcome is VmOutcome.BLOCKS
+    assert row.remedy == (
+        "see that its controller acts on status.evacuationNodeName; or, as a decision, stop it: "
+        "virtctl stop db -n shop"
+    )

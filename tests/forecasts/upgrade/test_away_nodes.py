@@ -99,3 +99,24 @@ def test_what_may_stop_the_upgrade_leaves_the_answer_of_all_drains_open():
     assert open_.sentence.startswith(
         "whether it completes cannot be determined (whether n1 comes back). "
     )
+
+
+@pytest.mark.parametrize(("places", "begins"), [(1, False), (2, True)])
+def test_a_paused_pool_without_a_place_begins_only_when_its_node_is_back(places, begins):
+    items = cordoned_by_hand().items
+    pool = next(each for each in items if each["kind"] == "MachineConfigPool")
+    pool["spec"] |= {"paused": True, "maxUnavailable": places}
+    cluster = Snapshot(list(map(Object, items)), ["*"], time=NOW)
+    paused, *behind = rollouts.pools(rollouts.Driver.MACHINE_CONFIG, cluster, None, (), ())
+
+    assert "is paused" in paused.obstacle.reason
+    assert ("starts its roll-out at once" in paused.obstacle.remedy) is begins
+    assert ("its roll-out begins once n1 is back" in paused.obstacle.remedy) is not begins
+    assert (
+        not behind
+        if begins
+        else behind[0].obstacle.reason.startswith(
+            "MachineConfigPool worker begins with no node when its pause ends: n1, cordoned by hand"
+        )
+    )
+    assert begins or "kubectl uncordon n1" in behind[0].obstacle.remedy

@@ -4,6 +4,8 @@ import pytest
 
 from tests.builders import complete, manifest
 from tests.forecasts.drain.test_control_path import ROOM, guest, machine
+from virt_admit.cli.commands import drain
+from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.forecasts.upgrade.rehearsal import Options
@@ -110,3 +112,22 @@ def test_harvester_stops_the_vms_of_its_only_node_instead_of_a_drain():
 def test_harvester_drains_one_of_two_nodes():
     other = manifest("v1", "Node", "b", metadata={"labels": MANAGED})
     assert harvester(MANAGED, BUDGET, POD, other).possible is False
+
+
+@pytest.mark.parametrize(
+    ("topology", "answer"),
+    [
+        (
+            "SingleReplica",
+            "Yes: 1 node can be drained. 0 VMs would stay stopped after an upgrade, 1 after a "
+            "drain of each node.",
+        ),
+        ("HighlyAvailable", "Yes, at a cost: 1 node can be drained. 1 VM would stay stopped."),
+    ],
+)
+def test_a_plan_of_all_drains_tells_what_an_upgrade_stops(topology, answer):
+    vmi, vm = guest("db", "None"), machine("db", "RerunOnFailure")
+    cluster = complete(node(topology), POOL, vmi, vm)
+    found = drain.forecast(drain.rehearsed(plan(cluster), cluster), cluster)
+    assert f"Can the cluster be upgraded today? {answer}" in found.text()
+    assert rehearse(topology, vmi, vm).stopped == (topology == "HighlyAvailable")

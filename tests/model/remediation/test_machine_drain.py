@@ -85,3 +85,40 @@ def test_a_drain_notes_that_nothing_ends_it(spec):
     (note,) = notes(machine(spec))
     assert "drains the node for Machine w without a limit" in note
     assert notes(machine(spec, deleted=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({}, "nodeDrainTimeout is not set"),
+        ({"deletion": {"nodeDrainTimeoutSeconds": 0}}, "nodeDrainTimeoutSeconds 0 means no limit"),
+        ({"nodeDrainTimeout": "0s"}, "nodeDrainTimeout 0s means no limit"),
+    ],
+)
+def test_why_a_drain_has_no_limit(spec, why):
+    assert f"without a limit, as {why}: " in notes(machine(spec))[0]
+
+
+def test_the_words_of_two_pods_are_not_joined():
+    def said(name):
+        return (
+            f"Pod shop/virt-launcher-{name}: failed to evict Pod, admission webhook "
+            '"virt-launcher-eviction-interceptor.kubevirt.io" denied the request: Evacuation in '
+            f'progress: Eviction triggered evacuation of VMI "shop/{name}"'
+        )
+
+    found = machine({})
+    begun = "Drain not completed yet (started at 2026-05-19T08:19:32Z):"
+    found.data["status"]["conditions"] = [
+        {
+            "type": "Deleting",
+            "status": "True",
+            "reason": "DrainingNode",
+            "message": f"{begun}\n* {said('one')} \n* {said('two')} ",
+        }
+    ]
+    (note,) = notes(found)
+    assert "virt-launcher-one: failed" in note
+    assert note.endswith('of VMI "shop/one"; and 1 more cause.')
+    assert "two" not in note
+    assert machine_drain.brief(said("one"), 1000) == said("one")

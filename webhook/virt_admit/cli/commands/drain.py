@@ -155,7 +155,7 @@ def command(
             sources,
             LOOKS_UP,
             lambda cluster: forecast(
-                _rehearsed(plan(cluster), cluster), cluster, summary, longest_downtime
+                rehearsed(plan(cluster), cluster), cluster, summary, longest_downtime
             ),
             to,
             max_age,
@@ -180,7 +180,7 @@ def _with_events(
     in_order = processes.sharing(cluster, jobs)
     result = _plan(cluster, query, in_order)
     if events is None:
-        return surroundings.with_reported(_rehearsed(result, cluster, in_order), cluster)
+        return surroundings.with_reported(rehearsed(result, cluster, in_order), cluster)
     if events.read(result.nodes):
         result = _plan(cluster, query, in_order)
     return surroundings.with_reported(result, cluster, events.read_about)
@@ -196,13 +196,15 @@ def _plan(cluster: Cluster, query: NodeQuery | None, in_order: InOrder) -> Plan:
     return plan(cluster, *selected.names, unseen=selected.unseen, in_order=in_order)
 
 
-def _rehearsed(result: Plan, cluster: Cluster, in_order: InOrder = map) -> Plan:
+def rehearsed(result: Plan, cluster: Cluster, in_order: InOrder = map) -> Plan:
     """Return a plan of all nodes with what stops an upgrade although each of them can be drained,
     or may, by the words of ``upgrade``.
     """
     if not result.whole or result.held or not result.drainable:
         return result
     upgrade = rehearsal.run(cluster, Options(), result, forecast_only=True, in_order=in_order)
+    if upgrade.possible:
+        return replace(result, stopped=upgrade.stopped)
     found = tuple(filter(None, (because(upgrade),)))
     return (
         replace(result, unsure=found) if upgrade.possible is None else replace(result, held=found)

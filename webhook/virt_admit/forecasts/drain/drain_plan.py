@@ -205,6 +205,8 @@ class Plan:
     """
     unsure: tuple[str, ...] = ()
     """What may stop an upgrade so, and could not be determined."""
+    stopped: int | None = None
+    """How many VMs an upgrade stops for good, where it was rehearsed."""
     closed: tuple[ClosedTarget, ...] = ()
     """The nodes to which no VM of another one can go now, where all of them are known."""
 

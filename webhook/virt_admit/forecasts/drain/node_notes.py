@@ -384,7 +384,7 @@ def time_outs(cluster: Cluster) -> Mapping[str, str]:
             waits = _drain_waits(machine, cluster) or _KEEP
             found[node] = (
                 f"Cluster API drains the node for Machine {machine.name} without a limit, as "
-                f"nodeDrainTimeout is not set: {waits}."
+                f"{machine_drain.no_timeout(machine)}: {waits}."
                 f"{_IGNORED if node_health.silence_now(node, cluster) else ''}"
             )
         elif end is not None:
@@ -426,7 +426,7 @@ def _drain_waits(machine: Object, cluster: Cluster) -> str:
     """Return for what a Machine says that its drain waits; empty: it does not."""
     words, began = machine_drain.reported(machine)
     since = f" has waited for {age}" if (age := vm_states_times.age(began, cluster)) else " waits"
-    return f"by its words it{since}: {cut_middle(words.rstrip('.'), 200)}" if words else ""
+    return f"by its words it{since}: {machine_drain.brief(words, 200)}" if words else ""
 
 
 def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:

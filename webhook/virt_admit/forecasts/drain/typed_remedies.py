@@ -95,8 +95,9 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
 
 def _placed(remedy: str, command: str, vmi: Object) -> str:
     """Return a remedy with its command behind the way that it carries out."""
-    if remedy.endswith(_OR_STOP) and command.startswith("virtctl stop "):
-        return _or(remedy.removesuffix(_OR_STOP), typed("stop it", command))
+    for ending, words in _STOPS.items():
+        if remedy.endswith(ending) and command.startswith("virtctl stop "):
+            return f"{remedy.removesuffix(ending)}; or{words}{typed('stop it', command)}"
     lasting = remedy.removesuffix(SHUT_DOWN).removesuffix(", or ")
     if not remedy.endswith(SHUT_DOWN):
         return typed(f"{remedy}{_next_start(vmi, command, remedy)}", command)
@@ -107,7 +108,8 @@ def _placed(remedy: str, command: str, vmi: Object) -> str:
     return _or(lasting, typed(f"{SHUT_DOWN}{_next_start(vmi, command, SHUT_DOWN)}", command))
 
 
-_OR_STOP: Final = ", or stop it"
+_STOPS: Final = {", or stop it": " ", ", or, as a decision, stop it": ", as a decision, "}
+"""How remedies end whose last way has a command of its own, with the words before it."""
 _SHOWING: Final = ("kubectl describe ", "kubectl get ")
 
 

@@ -292,7 +292,7 @@ def _not_migrated(
     vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find
 ) -> _Verdict:
     if evicted.effect is Effect.ATTENDED:
-        blind = f"whether the controller that has to move {vmi.full_name} does so"
+        blind = f"{vm_problems.MOVER} {vmi.full_name} does so"
         return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
     verdict = _shut_down(vmi, cluster, find, evicted.reason)
     return verdict._replace(remedy=typed_remedies.or_migrates(verdict.remedy, vmi))

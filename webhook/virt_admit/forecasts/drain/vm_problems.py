@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
-from virt_admit.forecasts.drain.states import external_movers, stuck_starts
+from virt_admit.forecasts.drain.states import acting_owners, external_movers, stuck_starts
 from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -24,8 +24,13 @@ READS: Final = union(
     fence_taints.READS,
     changed_disks.READS,
     external_movers.READS,
+    acting_owners.READS,
 )
 """The fields that the problems of a VM rest on besides those of ``vmi_evictions``."""
+
+
+MOVER: Final = "whether the controller that has to move"
+"""Begins what is not known of a VM that something outside KubeVirt has to move."""
 
 
 def of_reaction(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[Problem, ...]:
@@ -57,13 +62,16 @@ def with_mover(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
         return found._replace(
             effect=Effect.EXTERNAL, reason=reason, remedy=way, cause=ProblemCause.MOVER_IDLE
         )
-    if (
-        found.effect is Effect.EXTERNAL
-        and found.cause == ProblemCause.EXTERNAL
-        and (by := external_movers.named(vmi, cluster))
-    ):
-        moves = "something outside KubeVirt has to move it, perhaps a controller that uses"
-        reason = f"{found.strategy.phrase}: {moves} {by}"
+    asked = found.effect is Effect.EXTERNAL and found.cause == ProblemCause.EXTERNAL
+    if asked and (act := acting_owners.of_vm(vmi, cluster)):
+        reason = f"{found.strategy.phrase}: its owner {act.owner} moves it now: {act.words}"
+        return found._replace(effect=Effect.SHUTS_DOWN, reason=reason, remedy="")
+    if asked and (by := external_movers.named(vmi, cluster)):
+        owner = acting_owners.named(vmi, cluster)
+        mover = f"the controller of its owner {owner}" if owner else f"a controller that uses {by}"
+        reason = (
+            f"{found.strategy.phrase}: something outside KubeVirt has to move it, perhaps {mover}"
+        )
         return found._replace(
             effect=Effect.ATTENDED, reason=f"{reason}; whether that acts is not known"
         )

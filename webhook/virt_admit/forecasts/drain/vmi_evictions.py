@@ -119,7 +119,10 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
             return _attended(vmi, said, cluster)
         case Eviction.WAITS:
             reason = f"{said.phrase}: something outside KubeVirt has to move it"
-            remedy = "see that its controller acts on status.evacuationNodeName, or stop it"
+            remedy = (
+                "see that its controller acts on status.evacuationNodeName, or, as a decision, "
+                "stop it"
+            )
             return Reaction(Effect.EXTERNAL, said, reason, remedy, ProblemCause.EXTERNAL)
         case Eviction.MIGRATES:
             limit = _no_migration(cluster)

@@ -228,9 +228,10 @@ def _volumes(machine: Object, loss: Loss) -> str:
     age = clock.since(machine_drain.volume_wait(machine), loss.cluster)
     if age is None or age < _SETTLED or machine_drain.detach_timeout(machine) is not None:
         return ""
+    why = machine_drain.no_timeout(machine, "nodeVolumeDetachTimeout")
     return (
         f"has waited {int(age.total_seconds() // 60)} min for volumes to be detached, which "
-        "nothing does on a dead node: nodeVolumeDetachTimeout is not set"
+        f"nothing does on a dead node: {why}"
     )
 
 

@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.lookups import grouped, is_absent
-from virt_admit.model.messages import capital, cut_middle, names
+from virt_admit.model.messages import capital, names
 from virt_admit.model.remediation import (
     health_checks,
     machine_drain,
@@ -64,14 +64,16 @@ def notes(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterato
         )
     if machine_owners.decide(check) and _acts_on_a_reporting_node(check):
         endless = [
-            each.name
+            each
             for each in selection.objects
             if machines.node_name(each) and not _has_drain_limit(each)
         ]
         if endless:
+            which = names(each.name for each in endless)
+            why = names(dict.fromkeys(map(machine_drain.no_timeout, endless)))
             yield (
-                f"the deletion of {names(endless)} waits without a limit for VMs that cannot leave "
-                "while the node still reports: nodeDrainTimeout is not set"
+                f"the deletion of {which} waits without a limit for VMs that cannot leave while "
+                f"the node still reports: {why}"
             )
 
 
@@ -107,7 +109,7 @@ def _waits(machine: Object) -> str:
     if machine_drain.volume_wait(machine):
         return "volumes of its node are not detached"
     words, _ = machine_drain.reported(machine)
-    return f"its drain waits: {cut_middle(words.rstrip('.'), 200)}" if words else ""
+    return f"its drain waits: {machine_drain.brief(words, 200)}" if words else ""
 
 
 def _without_node(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[str]:

@@ -179,7 +179,7 @@ def _unexplained(machine: Object, plan: NodePlan | None, cluster: Cluster) -> It
         since = vm_states_times.age(began, cluster)
         yield (
             f"when the drain for Machine {machine.full_name} ends, which has waited for {since}: "
-            f"{cut_middle(words, 300)}"
+            f"{machine_drain.brief(words, 300)}"
         )
 
 

@@ -74,14 +74,21 @@ class Obstacle:
     """The node at which it stands; empty: it concerns the whole pool."""
 
 
-def unpause(pool: Object, kind: Kind) -> str:
-    """Return what ends the pause of a pool, with a command."""
+def unpause(pool: Object, kind: Kind, away: Sequence[str] = ()) -> str:
+    """Return what ends the pause of a pool, with a command.
+
+    ``away``: the nodes that take all its places.
+    """
+    verb = "is" if len(away) == 1 else "are"
+    then = f"after which its roll-out begins once {names(away)} {verb} back" if away else ""
     command = merge_patch(kind, pool.name, pool.namespace, {"spec": {"paused": False}})
-    return typed(
-        "Leave it paused as long as that is on purpose, as until the tests of a canary update are "
-        "over; then set spec.paused to false, which starts its roll-out at once",
-        command,
-    )
+    return typed(f"{_LEAVE}; then set spec.paused to false, {then or _AT_ONCE}", command)
+
+
+_LEAVE: Final = (
+    "Leave it paused as long as that is on purpose, as until the tests of a canary update are over"
+)
+_AT_ONCE: Final = "which starts its roll-out at once"
 
 
 def paused(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:

@@ -250,7 +250,12 @@ def _run(
     unseen += [*chain.from_iterable(waits.values()), *rollouts.doubts(driver, pools, cluster)]
     told = {*waits, *pool_obstacles.doubted_nodes(begun, cluster), *(stop.node for stop in late)}
     unseen += upgrade_progress.stalled(begun, plan, pools, options.node_minutes, told, cluster)
-    unseen += [f"{row.vmi.full_name}: {row.reason}" for node in left for row in node.undecided]
+    unseen += [
+        f"{row.vmi.full_name}: {row.reason}"
+        for node in left
+        for row in node.undecided
+        if row.vmi.full_name not in row.unseen  # else that names it
+    ]
     if unseen:
         return _unknown(driver, plan, kept, unseen, late, so_far, pools)
     waiting = upgrade_progress.without_late(pools, [stop.node for stop in late])

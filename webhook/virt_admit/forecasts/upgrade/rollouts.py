@@ -89,6 +89,8 @@ class Pool:
     """Those whose update has not begun."""
     capacity: int
     obstacle: Obstacle | None = None
+    behind: Obstacle | None = None
+    """What holds it once a pause, which is its obstacle, has ended."""
     begun: tuple[str, ...] = ()
     """Nodes whose update is under way; each of them has one of the places."""
     failing: tuple[Obstacle, ...] = ()
@@ -341,6 +343,8 @@ def _machine_config(
             nodes_in_order = sorted(own, key=machine_pools.zone_then_age)
             found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
             yield replace(found, obstacle=found.obstacle or held) if found.to_do else found
+            if found.behind is not None:
+                yield Pool(found.name, (), 1, found.behind)
     for left in poolless_nodes.of_cluster(cluster).values():
         yield Pool("no MachineConfigPool", (left.node.name,), 1, unpooled_nodes.left_out(left))
 
@@ -388,7 +392,7 @@ def _machine_config_pool(
     away = [
         node.name
         for node in own
-        if node.name not in found.begun and _is_unavailable(node, phases, cluster)
+        if node.name not in found.begun and away_nodes.is_unavailable(node, phases, cluster)
     ]
     if not found.to_do and not found.failing and not config_pool_updates.degraded(pool):
         return replace(found, obstacle=None)  # nothing is left that it could stop
@@ -409,18 +413,12 @@ def _machine_config_pool(
         return replace(found, nodes=(), obstacle=obstacle)  # what is drained names that cause
     if away and found.nodes:
         absent = [node for node in own if node.name in away]
+        if obstacle is not None and pool.at("spec", "paused").boolean and not obstacle.drained:
+            unpause = pool_obstacles.unpause(pool, MACHINE_CONFIG_POOL, away)
+            behind = away_nodes.behind_pause(pool, absent, capacity, cluster)
+            return replace(found, obstacle=replace(obstacle, remedy=unpause), behind=behind)
         obstacle = obstacle or away_nodes.obstacle(pool, own, absent, capacity, cluster)
     return replace(found, obstacle=obstacle)
-
-
-def _is_unavailable(node: Object, phases: Mapping[str, NodeUpdate], cluster: Cluster) -> bool:
-    """Return whether a node is cordoned or not Ready, and that does not end by itself:
-    no update of it is under way, and no delay after its remediation.
-    """
-    under_way = not phases and config_pool_updates.is_under_way(node)
-    failing = node.name in phases and phases[node.name].phase is Phase.FAILING
-    waits = under_way or failing or not node_phases.is_away(node)
-    return not waits and not away_nodes.may_return(node, cluster)
 
 
 def _pool_obstacle(pool: Object, own: Sequence[Object], cluster: Cluster) -> Obstacle | None:

@@ -87,7 +87,12 @@ class UpgradeProgress:
 def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> UpgradeProgress:
     """Return how far a roll-out is, with what is left on the nodes that are drained."""
     plans = {node.name: node for node in plan.nodes}
-    every = [*by_node(begun)]
+    every = [
+        (name, update)
+        for pool in begun
+        for name, update in pool.nodes.items()
+        if update.phase is not Phase.DONE or not _is_outside(pool)
+    ]
 
     def in_phase(phase: Phase) -> tuple[str, ...]:
         return tuple(name for name, update in every if update.phase is phase)
@@ -120,6 +125,13 @@ def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> Upgra
     )
 
 
+def _is_outside(pool: PoolUpdate) -> bool:
+    """Return whether a pool has no part in the roll-out of the others: each MachineDeployment has
+    its own, and all MachineConfigPools get one release.
+    """
+    return pool.kind == MACHINE_DEPLOYMENT.kind and not pool.in_flight
+
+
 _WIDTH: Final = 80
 
 
@@ -150,13 +162,20 @@ def emptied(begun: Sequence[PoolUpdate]) -> frozenset[str]:
 
 
 def unseen(begun: Sequence[PoolUpdate], plan: Plan) -> tuple[str, ...]:
-    """Return what could not be read, except about pods of nodes whose drain has ended: those nodes
-    only have to come back.
+    """Return what could not be read, except about pods of nodes whose drain has ended, which only
+    have to come back, and about all VMs of nodes that are done: no drain asks them to move.
     """
-    over = emptied(begun)
+    over, done = emptied(begun), _done(begun)
     ended = {what for node in plan.nodes if node.name in over for what in node.pods.unseen}
-    left = {what for node in plan.nodes if node.name not in over for what in node.unseen}
+    ended |= {what for node in plan.nodes if node.name in done for what in node.unseen}
+    left = {what for node in plan.nodes if node.name not in over | done for what in node.unseen}
     return tuple(what for what in plan.unseen if what not in ended or what in left)
+
+
+def _done(begun: Sequence[PoolUpdate]) -> frozenset[str]:
+    """Return the nodes that a roll-out does not drain any more, or not at all."""
+    over = (Phase.DONE, Phase.NOT_PART)
+    return frozenset(name for name, update in by_node(begun) if update.phase in over)
 
 
 def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:

@@ -31,6 +31,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import count, cut_middle
 
 WAIT_LABEL: Final = "cluster.x-k8s.io/drain"
 """The label of a pod that Cluster API does not evict
@@ -200,6 +201,17 @@ def timeout(machine: Object) -> int | None:
     return _seconds(machine, "nodeDrainTimeout")
 
 
+def no_timeout(machine: Object, field: str = "nodeDrainTimeout") -> str:
+    """Return why a step of the deletion of a Machine has no limit, as a clause: 0 means none too
+    (machine_controller.go#nodeDrainTimeoutExceeded #nodeVolumeDetachTimeoutExceeded).
+    """
+    newer = machine.at("spec", "deletion", f"{field}Seconds")
+    found = newer if newer.present else machine.at("spec", field)
+    return (
+        f"{found.path[-1]} {found.value} means no limit" if found.present else f"{field} is not set"
+    )
+
+
 def owner_timeout(machine: Object, cluster: Cluster) -> int | None:
     """Return the same as its owner sets it once a Machine is deleted: what a user wrote to the
     Machine does not stay.
@@ -269,7 +281,7 @@ def reported(machine: Object) -> tuple[str, datetime | None]:
     """Return what the drain of a Machine waits for in the words of its controller, and since when;
     empty: it does not say.
 
-    It names up to three pods for each cause
+    It names up to three pods for each cause, each cause on a line with a bullet
     (core/reconcilers/machine/drain/drain.go#ConditionMessage).
     """
     said = [condition(machine, "Deleting"), machine.condition("DrainingSucceeded")]
@@ -288,6 +300,19 @@ def reported(machine: Object) -> tuple[str, datetime | None]:
 _DRAINING: Final = ("DrainingNode", "Draining", "DrainingFailed")
 _BEGUN: Final = re.compile(r"^Drain not completed yet \(started at [^)]*\): (?:\* )?")
 _POD: Final = re.compile(r"\b[a-z0-9][a-z0-9-]*/[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+
+
+def brief(words: str, length: int) -> str:
+    """Shorten such words: the first cause and how many more, as a cut must not join the begin of
+    one with the end of another.
+    """
+    first, *more = (each.strip() for each in _BULLET.split(words.rstrip(".")))
+    if len(words) <= length or not more:
+        return cut_middle(first if not more else words.rstrip("."), length)
+    return f"{cut_middle(first, length)}; and {count(len(more), 'more cause')}"
+
+
+_BULLET: Final = re.compile(r"(?<=\S)\s+\* ")
 
 
 def reported_pods(words: str) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from virt_admit.forecasts.drain import vm_downtime
+from virt_admit.forecasts.drain import vm_downtime, vm_problems
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
@@ -268,8 +268,9 @@ def verdict(plan: Plan) -> DrainVerdict:
     """Return whether the nodes of a plan can be drained, what keeps them,
     and which VMs pay for it.
     """
-    stops = len(plan.having(VmOutcome.STOPS))
-    cost = words.cost(stops)
+    drained = len(plan.having(VmOutcome.STOPS))
+    stops = drained if plan.stopped is None else plan.stopped
+    cost = words.cost(stops, drained)
     blocked = [node for node in plan.nodes if node.drainable is False]
     whole = count(len(plan.nodes), "node")
     if blocked:
@@ -281,8 +282,13 @@ def verdict(plan: Plan) -> DrainVerdict:
         return DrainVerdict(False, bool(stops), "No", sentence + cost)
     if plan.drainable is None:
         unknown = len(plan.having(VmOutcome.UNKNOWN))
+        asked = sum(
+            row.unseen.startswith(vm_problems.MOVER) for row in plan.having(VmOutcome.UNKNOWN)
+        )
         which = (
-            f"the outcome for {count(unknown, 'VM')} cannot be determined"
+            f"whether the controller outside KubeVirt moves {count(asked, 'VM')} is not known"
+            if asked and asked == unknown
+            else f"the outcome for {count(unknown, 'VM')} cannot be determined"
             if unknown
             else _undetermined(plan)
         )

@@ -39,11 +39,18 @@ def yes(stopped: int) -> str:
     return "Yes, at a cost" if stopped else "Yes"
 
 
-def cost(stopped: int) -> str:
+def cost(stopped: int, drained: int | None = None) -> str:
     """Return the sentence about VMs that stop for good, with a space before; empty: there are
     none.
+
+    ``drained``: how many those are if each node is drained, as an upgrade may not do.
     """
-    return f" {count(stopped, 'VM')} would stay stopped." if stopped else ""
+    if drained is None or drained == stopped:
+        return f" {count(stopped, 'VM')} would stay stopped." if stopped else ""
+    return (
+        f" {count(stopped, 'VM')} would stay stopped after an upgrade, {drained} after a drain of "
+        f"each node."
+    )
 
 
 _STATES: Final[Mapping[str, str]] = {

@@ -5,7 +5,8 @@ zone is lost, all of its nodes become unhealthy at the same moment. If they exce
 check remediates none of them, and VMs on them never start elsewhere until an administrator acts.
 Often the limit is meant to do that: then leave the finding.
 
-**Fix.** Use a limit that covers the largest zone, or one health check for each zone.
+**Fix.** Use a limit that covers the largest zone. One health check for each zone does not help by
+itself: the same limit refuses the loss of all its nodes too.
 """
 
 from virt_admit.forecasts.remediation import zone_limits
@@ -54,7 +55,7 @@ def _messages(view: HealthCheck, limit: Field, found: RefusedZone) -> tuple[str,
     value = (
         f"[1-{found.selected}]" if view.range.present else str(zone_limits.least_limit(view, found))
     )
-    remedy = f"Use a limit of {value} or one check for each zone."
+    remedy = f"Use a limit of {value}."
     return (
         f"{problem}, {word} refuses every remediation, so its VMs never restart. {remedy}",
         f"{problem}, the limit refuses every remediation. {remedy}",

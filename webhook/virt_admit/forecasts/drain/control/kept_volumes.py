@@ -130,7 +130,8 @@ def note(machine: Object, node: str, cluster: Cluster) -> str:
     age = clock.since(since, cluster)
     waits = f"waits{f' for {duration(age)}' if age is not None else ''} until {which} are detached"
     why = (
-        f", as nodeVolumeDetachTimeout is not set. {_way_out(machine, node, cluster)}"
+        f", as {machine_drain.no_timeout(machine, 'nodeVolumeDetachTimeout')}. "
+        f"{_way_out(machine, node, cluster)}"
         if limit is None
         else "."
     )

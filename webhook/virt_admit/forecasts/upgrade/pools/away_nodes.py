@@ -23,6 +23,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import config_pool_updates, cordoners, node_phases, updaters
+from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.model.remediation import fence_taints
 
@@ -46,12 +47,7 @@ def obstacle(
         capacity: how many may be unavailable.
         cluster: the cluster.
     """
-    waits = waiting(pool, own)
-    uses = "use up" if len(away) > 1 else "uses up"
-    which = (
-        f"{names(node.name for node in away)}, {_state(away, cluster)}, {uses} its maxUnavailable "
-        f"{capacity}"
-    )
+    waits, which = waiting(pool, own), _which(away, capacity, cluster)
     target = config_pool_updates.target(pool, own)
     if waits and {node.name for node in away}.issuperset(waits):
         has = {node.annotations.get(config_pool_updates.CURRENT, "") for node in own} - {target}
@@ -69,6 +65,34 @@ def obstacle(
         )
     remedy = pool_obstacles.end_of_absence(pool, away, cluster)
     return Obstacle(found, remedy, problem_of(ProblemCause.POOL_NODES, pool))
+
+
+def behind_pause(pool: Object, away: Sequence[Object], capacity: int, cluster: Cluster) -> Obstacle:
+    """Return why a paused pool would update no node either once its pause has ended."""
+    which = _which(away, capacity, cluster)
+    return Obstacle(
+        f"MachineConfigPool {pool.name} begins with no node when its pause ends: {which}",
+        pool_obstacles.end_of_absence(pool, away, cluster),
+        problem_of(ProblemCause.POOL_NODES, pool),
+    )
+
+
+def _which(away: Sequence[Object], capacity: int, cluster: Cluster) -> str:
+    uses = "use up" if len(away) > 1 else "uses up"
+    return (
+        f"{names(node.name for node in away)}, {_state(away, cluster)}, {uses} its maxUnavailable "
+        f"{capacity}"
+    )
+
+
+def is_unavailable(node: Object, phases: Mapping[str, NodeUpdate], cluster: Cluster) -> bool:
+    """Return whether a node is cordoned or not Ready, and that does not end by itself:
+    no update of it is under way, and no delay after its remediation.
+    """
+    under_way = not phases and config_pool_updates.is_under_way(node)
+    failing = node.name in phases and phases[node.name].phase is Phase.FAILING
+    waits = under_way or failing or not node_phases.is_away(node)
+    return not waits and not may_return(node, cluster)
 
 
 def waiting(pool: Object, own: Sequence[Object]) -> list[str]:

@@ -1,0 +1,96 @@
+"""Whether the owner of a VM with the eviction strategy ``External`` says that its controller moves
+the VM now.
+
+KubeVirt asks such a controller by ``status.evacuationNodeName`` alone
+(kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/pod-eviction-admitter.go).
+Its own object, of a kind that is read from the cluster and has no record here, answers in a
+condition: of the conditions of any kind only reason, message and time are of a known form
+(kubernetes/community:contributors/devel/sig-architecture/api-conventions.md).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut_middle
+
+READS: Final[Reads] = union(
+    vmis.OWNER_READS, {VM: ("metadata.ownerReferences",), VMI: ("status.evacuationNodeName",)}
+)
+
+_RECENT: Final = timedelta(hours=1)
+"""A move takes less in general. Later it may be stuck."""
+_LONGEST: Final = 160
+_FAILS: Final = re.compile(
+    r"(?i)fail|error|cannot|can't|could not|unable|refus|denied|forbidden|not allowed|block|stuck|"
+    r"time[ds]? ?out|invalid|reject|does not|ignor|disabled|paused"
+)
+"""Words of a condition that may say the opposite: then nothing is known."""
+
+
+class OwnerAct(NamedTuple):
+    """What the owner of a VM says of its move."""
+
+    owner: str
+    """``VirtualNetworkFunction vnf/upf-1``."""
+    words: str
+    """``EvacuationRequested: VMI vnf/upf-1 is asked to leave a (for 2 min)``."""
+
+
+def of_vm(vmi: Object, cluster: Cluster) -> OwnerAct | None:
+    """Return what the owner says of the move for which KubeVirt asks; None: it says nothing, or not
+    for sure that its controller acts.
+    """
+    node = vmi.at("status", "evacuationNodeName").text
+    owner = _owner(vmi, cluster) if node else None
+    if owner is None or not node:
+        return None
+    for said in owner.at("status", "conditions").items():
+        words = said["message"].words
+        age = clock.since(said["lastTransitionTime"].text, cluster)
+        if age is None or age > _RECENT or not _names(words, node) or not _names(words, vmi.name):
+            continue
+        if not _FAILS.search(f"{said['reason'].text or ''} {words}"):
+            about = ": ".join(filter(None, (said["reason"].text, cut_middle(words, _LONGEST))))
+            name = f"{owner.kind} {owner.full_name}"
+            return OwnerAct(name, f"{about} (for {clock.duration(age)})")
+    return None
+
+
+def _names(words: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", words) is not None
+
+
+def _reference(vmi: Object, cluster: Cluster) -> Field | None:
+    """Return the reference to the controller of the VM of a VMI, if its kind has no record; None:
+    there is none.
+    """
+    vm = vmis.known_vm(vmi, cluster)
+    found = vm.controller if vm is not None else None
+    group = (found["apiVersion"].text or "").rpartition("/")[0] if found is not None else ""
+    if found is None or not group or kinds.find(group, found["kind"].text or "") is not None:
+        return None
+    return found
+
+
+def named(vmi: Object, cluster: Cluster) -> str:
+    """Return that owner as kind and name; empty: there is none."""
+    found = _reference(vmi, cluster)
+    return f"{found['kind'].text} {found['name'].text}" if found is not None else ""
+
+
+def _owner(vmi: Object, cluster: Cluster) -> Object | None:
+    found = _reference(vmi, cluster)
+    if found is None:
+        return None
+    kind = kinds.guess(found["apiVersion"].text or "", found["kind"].text or "")
+    return find(cluster, kind, vmi.namespace, found["name"].text)
