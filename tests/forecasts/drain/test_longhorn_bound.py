@@ -32,7 +32,7 @@ def test_a_replica_that_can_never_move(value, demands):
     assert f"node-drain-policy {value} {demands}, but {STAYS}" in found["reason"]
     assert found["now"] is False
     assert '{"value":"allow-if-replica-is-stopped"}' in found["remedy"]
-    assert "if it does not come back, their data goes with the node" in found["remedy"]
+    assert "if not, their data goes with the node, so back these volumes up" in found["remedy"]
 
 
 def test_a_replica_that_can_never_move_stops_with_its_user():

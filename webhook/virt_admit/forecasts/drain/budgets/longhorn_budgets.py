@@ -192,17 +192,14 @@ def _in_place(volumes: Sequence[Object], policy: str, eviction: PodEviction) -> 
         for kind in (CAPI_MACHINE, MACHINE)
         for each in cluster.known(kind)
     )
+    see = about("describe", volumes[0], LONGHORN_VOLUME)
     if gone:
-        see = about("describe", volumes[0], LONGHORN_VOLUME)
         remedy = typed(f"The Machine of {node} is being deleted, and {lost}", see)
         return OperatorAnswer(Way.NEVER, reason, remedy)
     command = merge_patch(LONGHORN_SETTING, "node-drain-policy", namespace, {"value": _MAY_STOP})
-    words = (
-        f"If {node} comes back with its disks, let the drain leave stopped replicas there, with "
-        f"node-drain-policy {_MAY_STOP} until it is back"
-    )
-    remedy = typed(words, command, f"if it does not come back, {lost}")
-    return OperatorAnswer(Way.NEVER, reason, remedy)
+    words = f"or, if it does, let the drain leave stopped replicas there until then ({_MAY_STOP})"
+    stays = f"Make sure that {node} comes back with its disks; if not, {lost}"
+    return OperatorAnswer(Way.NEVER, reason, f"{typed(stays, see)}; {typed(words, command)}")
 
 
 def _overdue(
