@@ -171,7 +171,7 @@ def _hanging(found: Object) -> Iterator[str]:
     """
     status = found["status"]
     pending = [item.text for item in status["pendingPods"].items() if item.text]
-    error = status["lastError"].text
+    error = cut_middle(" ".join((status["lastError"].text or "").split()), 300)
     if status["phase"].text == "Succeeded" or not (pending or error):
         return
     waits = (

@@ -10,6 +10,7 @@ uncordons the node.
 """
 
 from virt_admit.model.commands import argument, shell
+from virt_admit.model.evidence.writes import eviction_answers
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
 from virt_admit.model.messages import count, cut_middle, names
 from virt_admit.model.remediation import maintenance
@@ -34,8 +35,12 @@ def check(obj: Object, _context: Context) -> Findings:
     hang = maintenance.hang(obj)
     if hang is None:
         return
+    by = _refusing(hang.error)
     if hang.pending:
-        what = f"{count(len(hang.pending), 'pod')} left: {names(hang.pending, 160)}"
+        width = 60 if by else 160
+        what = f"{by}{count(len(hang.pending), 'pod')} left: {names(hang.pending, width)}"
+    elif by:
+        what = by.rstrip("; ")
     else:
         what = cut_middle(" ".join(hang.error.split()) or f"phase {hang.phase}", 200)
     node = obj.at("spec", "nodeName").text
@@ -46,3 +51,12 @@ def check(obj: Object, _context: Context) -> Findings:
         value=hang.phase,
         command=shell("virt-admit", "drain", argument(node)) if node else "",
     )
+
+
+def _refusing(error: str) -> str:
+    """Return which webhook refuses evictions, before the pods that are left; empty: none does."""
+    found = next((each for each in eviction_answers.of(error) if each.webhook), None)
+    if found is None:
+        return ""
+    does = "denies evictions" if found.answers else "does not answer to evictions"
+    return f"webhook {found.webhook} {does}; "

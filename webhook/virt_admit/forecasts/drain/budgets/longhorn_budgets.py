@@ -29,14 +29,17 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     selected_labels,
 )
 from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
+from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
     LONGHORN_MANAGER,
     LONGHORN_REPLICA,
     LONGHORN_SETTING,
     LONGHORN_VOLUME,
+    MACHINE,
     NODE,
     PDB,
     VM,
@@ -54,6 +57,7 @@ READS: Final = union(
     operator_eviction.READS,
     longhorn_copies.READS,
     longhorn_instances.READS,
+    machine_nodes.READS,
     {
         LONGHORN_VOLUME: ("spec.dataLocality", "spec.numberOfReplicas", "status.state"),
         NODE: (f"metadata.annotations.{maintenance_updates.REQUESTED}",),
@@ -66,6 +70,7 @@ _COMPONENT: Final = "longhorn.io/component"
 _MANAGER: Final = "instance-manager"
 _LONGHORN_NODE: Final = "longhorn.io/node"
 _BY_DEFAULT: Final = "block-if-contains-last-replica"
+_MAY_STOP: Final = "allow-if-replica-is-stopped"
 
 
 def is_instance_manager(budget: Object) -> bool:
@@ -101,20 +106,31 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
     if policy == "block-for-eviction":
         kept = list(here)
     else:
-        stopped_may_go = policy == "allow-if-replica-is-stopped"
         elsewhere = _protected_nodes(namespace, cluster) - {node}
         kept = [
             replica
             for replica in here
-            if not (stopped_may_go and _is_stopped(replica))
+            if not (policy == _MAY_STOP and _is_stopped(replica))
             and _is_last(replica, elsewhere, cluster)
         ]
     if not kept:
         return _overdue(here if policy == _BY_DEFAULT else (), idle, eviction) or waits
+    bound = _bound(kept, eviction)
+    if policy == _MAY_STOP:  # they stop with what uses them, which starts on this node alone
+        free = {each.name for each in bound if not any(_migrating(each, node, cluster))}
+        kept = [each for each in kept if each.at("spec", "volumeName").text not in free]
+    elif bound:
+        return _in_place(bound, policy, eviction)
     if policy.startswith("block-for-eviction"):
         raise Unseen(
             f"it first moves {count(len(kept), 'replica')} to other nodes, which need disk space"
         )
+    return _of_last(kept, eviction, may_stop=policy == _MAY_STOP) if kept else waits
+
+
+def _of_last(kept: Sequence[Object], eviction: PodEviction, *, may_stop: bool) -> OperatorAnswer:
+    """Return what holds a budget up for replicas without a healthy one that Longhorn counts."""
+    cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
     volumes = sorted({replica.at("spec", "volumeName").text or replica.name for replica in kept})
     copies = cluster.cached(longhorn_copies.healthy)
     cordoned = [
@@ -136,7 +152,54 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
         )
         words, command = maintenance_updates.way_back(cordoned[0])
         return OperatorAnswer(Way.NOW, reason, typed(f"{words[0].upper()}{words[1:]}", command))
-    return _last_copies(alone, eviction, may_stop=policy == "allow-if-replica-is-stopped")
+    return _last_copies(alone, eviction, may_stop=may_stop)
+
+
+def _bound(replicas: Sequence[Object], eviction: PodEviction) -> list[Object]:
+    """Return the volumes of replicas that can never be elsewhere: Longhorn gives such a replica a
+    hardNodeAffinity and refuses to attach it to another node (webhook/resources/volume/validator.go
+    #hasLocalReplicaOnSameNodeAsStrictLocalVolume; longhorn/longhorn#8753).
+    """
+    ids = sorted({each.at("spec", "volumeName").text or "" for each in replicas})
+    known = (
+        find(eviction.cluster, LONGHORN_VOLUME, eviction.budget.namespace, each) for each in ids
+    )
+    return [
+        each
+        for each in known
+        if each is not None and each.at("spec", "dataLocality").text == "strict-local"
+    ]
+
+
+def _in_place(volumes: Sequence[Object], policy: str, eviction: PodEviction) -> OperatorAnswer:
+    """Return that Longhorn keeps a budget for replicas that have to stay where they are."""
+    node, namespace, cluster = eviction.node, eviction.budget.namespace, eviction.cluster
+    titles = _titles([each.name for each in volumes], eviction)
+    demand = (
+        "waits for a move to another node"
+        if policy.startswith("block-for-eviction")
+        else "demands a healthy copy on another node"
+    )
+    reason = (
+        f"node-drain-policy {policy} {demand}, but dataLocality: strict-local of {titles} binds "
+        f"the only replica to node {node}, so Longhorn never removes this budget"
+    )
+    lost = (
+        "their data goes with the node, so back these volumes up and restore them elsewhere first"
+    )
+    gone = any(
+        each.deleted and machine_nodes.emptied_node(each, cluster) == node
+        for kind in (CAPI_MACHINE, MACHINE)
+        for each in cluster.known(kind)
+    )
+    see = about("describe", volumes[0], LONGHORN_VOLUME)
+    if gone:
+        remedy = typed(f"The Machine of {node} is being deleted, and {lost}", see)
+        return OperatorAnswer(Way.NEVER, reason, remedy)
+    command = merge_patch(LONGHORN_SETTING, "node-drain-policy", namespace, {"value": _MAY_STOP})
+    words = f"or, if it does, let the drain leave stopped replicas there until then ({_MAY_STOP})"
+    stays = f"Make sure that {node} comes back with its disks; if not, {lost}"
+    return OperatorAnswer(Way.NEVER, reason, f"{typed(stays, see)}; {typed(words, command)}")
 
 
 def _overdue(

@@ -397,6 +397,8 @@ def _custom(eviction: PodEviction) -> OperatorAnswer | None:
     above = find(eviction.cluster, kind, budget.namespace, owner.name)
     if above is not None and (set_by := pod_counts.annotated(eviction, above, kind)) is not None:
         return set_by
+    if pod_counts.is_hosted(budget, owner.group, owner.kind):
+        return pod_counts.hosted(eviction, above, owner.name, kind)
     waited = _waited(eviction)
     if waited is None:
         raise Unseen(f"{owner} writes it, and whether it makes way is not known")

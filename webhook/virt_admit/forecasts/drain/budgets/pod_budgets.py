@@ -140,6 +140,12 @@ def suffices(budget: Object, more: int) -> bool:
 def refuses_since(budget: Object) -> str | None:
     """Return since when a budget allows no disruption, RFC 3339; None: it does,
     or does not say it.
+
+    The time changes when a disruption becomes allowed, or no longer is. Older releases renewed it
+    at each write of the status, so it may be too late, but not too early
+    (kubernetes/kubernetes:pkg/controller/disruption/disruption.go#updatePdbStatus,
+    staging/src/k8s.io/component-helpers/apps/poddisruptionbudget/helpers.go
+    #UpdateDisruptionAllowedCondition).
     """
     told = budget.condition("DisruptionAllowed")
     return told["lastTransitionTime"].text if told["status"].text == "False" else None

@@ -167,3 +167,54 @@ def annotated(eviction: PodEviction, owner: Object, kind: Kind) -> OperatorAnswe
             "change of it. Portworx operator 24.1.0 and later ignores such a value.",
         ),
     )
+
+
+_HYPERSHIFT: Final = "hypershift.openshift.io"
+_HOSTED: Final = f"{_HYPERSHIFT}/hosted-control-plane"
+"""Label of the pods of a hosted control plane, and of no VM of its nodes
+(openshift/hypershift:support/controlplane-component/defaults.go).
+"""
+
+
+def hosted(eviction: PodEviction, owner: Object | None, name: str, kind: Kind) -> OperatorAnswer:
+    """Return that HyperShift wrote a budget for the single pod of a hosted control plane.
+
+    A HostedControlPlane is overwritten from its HostedCluster, whose controllerAvailabilityPolicy
+    is immutable: SingleReplica gives ``minAvailable: 1``, HighlyAvailable ``maxUnavailable: 1``.
+    Sources: openshift/hypershift:support/controlplane-component/common.go#AdaptPodDisruptionBudget,
+    :hypershift-operator/controllers/hostedcluster/hostedcluster_controller.go
+    #reconcileHostedControlPlane, :api/hypershift/v1beta1/hostedcluster_types.go; pull request 9394.
+
+    Args:
+        owner: the HostedControlPlane; None: it is not known.
+        name: its name.
+        kind: its kind.
+    """
+    space, node = eviction.budget.namespace, eviction.node
+    cluster = owner.annotations.get(f"{_HYPERSHIFT}/cluster", "") if owner is not None else ""
+    above = f"HostedCluster {cluster}" if cluster else f"the HostedCluster of {kind.kind} {name}"
+    reason = (
+        f"{eviction.never}, as controllerAvailabilityPolicy of {above} is SingleReplica, and "
+        "HyperShift writes such budgets for it. That policy is immutable, and HyperShift reverts "
+        "changes of the HostedControlPlane and of its budgets"
+    )
+    update = typed(
+        "Update HyperShift once a release leaves these budgets out (OCPBUGS-112277)",
+        kubectl("describe", kind, name, space),
+    )
+    where = ("--field-selector", f"spec.nodeName={node}")
+    label = f"{_HOSTED}={eviction.pod.labels.get(_HOSTED, '')}"
+    delete = shell("kubectl", "delete", "pod", "-n", space, "-l", label, *where)
+    words = (
+        f"or, as a decision, once {node} is cordoned, delete the pods of this control plane there "
+        "by hand: it is away until they run on another node"
+    )
+    known = _HOSTED in eviction.pod.labels
+    way = delete if known else kubectl("get", POD, "", space, *where)
+    return OperatorAnswer(Way.NEVER, reason, f"{update}; {typed(words, way)}")
+
+
+def is_hosted(budget: Object, group: str, kind: str) -> bool:
+    """Return whether HyperShift wrote a budget for a control plane with one pod of each kind."""
+    of_hypershift = (group, kind) == (_HYPERSHIFT, "HostedControlPlane")
+    return of_hypershift and budget.at("spec", "minAvailable").integer == 1

@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.budgets.waiting_pods import OnlyNode, Waiting
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import broken_pods, webhook_deadlocks
 from virt_admit.forecasts.placement.components.drivers import rook_monitors
+from virt_admit.forecasts.placement.refusals import full_nodes
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.evidence import failed_probes, lost_pins
@@ -43,6 +44,7 @@ READS: Final[Reads] = union(
     failed_probes.READS,
     lost_pins.READS,
     rook_monitors.READS,
+    full_nodes.READS,
     {NODE: (f"metadata.labels.{_PORTWORX}",), POD: _RESTARTS},
 )
 _OF_MAINTENANCE: Final = {"key": "medik8s.io/drain", "operator": "Exists"}
@@ -126,6 +128,8 @@ def _without_node(
             return Problem(reason, typed(then, command))
         if awaited.only is not None and awaited.only.name == here:
             return waiting_pods.only_here(each, awaited.only, cluster)
+        if awaited.full is not None:
+            return awaited.full
     return None
 
 
@@ -163,11 +167,13 @@ class _Awaited(NamedTuple):
     pinned: Problem | None
     cordoned: Sequence[Object]
     only: OnlyNode | None
+    full: Problem | None
 
 
 def _awaited(pod: Object, cluster: Cluster) -> _Awaited:
     pinned, cordoned = _pinned(pod, cluster), cordoned_for(pod, cluster)
-    return _Awaited(pinned, cordoned, waiting_pods.only_node(pod, cluster))
+    only = waiting_pods.only_node(pod, cluster)
+    return _Awaited(pinned, cordoned, only, full_nodes.of_pod(pod, cluster))
 
 
 def _pinned(pod: Object, cluster: Cluster) -> Problem | None:

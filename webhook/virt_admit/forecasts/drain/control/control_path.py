@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
-from virt_admit.forecasts.drain.control import webhook_reach
+from virt_admit.forecasts.drain.control import denied_evictions, webhook_reach
 from virt_admit.forecasts.drain.control.hindrances import Hindrance, leaves_with
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.placement import virt_handlers
@@ -60,6 +60,7 @@ from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
     webhook_reach.READS,
+    denied_evictions.READS,
     cluster_controllers.READS,
     cluster_controllers.LEASE_READS,
     virt_handlers.READS,
@@ -150,16 +151,27 @@ def of_node(cluster: Cluster, node: str) -> ControlPath:
             )
         )
     found += (*_without_controller(cluster), *_unscheduled(cluster))
-    found += webhook_reach.hindrances(cluster, node, without=frozenset(_judged_services(cluster)))
+    found += _refusing(node, cluster, frozenset(_judged_services(cluster)))
     return ControlPath(tuple(components), tuple(found))
+
+
+def _refusing(
+    node: str, cluster: Cluster, judged: frozenset[tuple[str, str]]
+) -> Iterator[Hindrance]:
+    """Yield the webhooks that do not answer, and what else refuses evictions of a node now."""
+    silent = list(webhook_reach.hindrances(cluster, node, without=judged))
+    yield from silent
+    named = {(each.kind, each.name) for each in silent if each.evictions and each.stops}
+    for found in denied_evictions.of_node(node, cluster):
+        if (found.hindrance.kind, found.hindrance.name) not in named:
+            yield found.hindrance
 
 
 def _without_kubevirt(removed: RemovedProduct, node: str, cluster: Cluster) -> ControlPath:
     """Return the control path without KubeVirt: its removal is the one cause of all VMs, which
     their forecasts tell.
     """
-    others = webhook_reach.hindrances(cluster, node, without=frozenset(removed.services))
-    return ControlPath((), tuple(others))
+    return ControlPath((), tuple(_refusing(node, cluster, frozenset(removed.services))))
 
 
 def of_migrations(cluster: Cluster, node: str) -> tuple[Hindrance, ...]:
@@ -456,6 +468,11 @@ def with_webhooks(found: PodEvictions, node: str, cluster: Cluster) -> PodEvicti
         if evicted_pods.is_evicted(pod) and not evicted_pods.is_of_vm(pod) and not pod.deleted
     ]
     kept = list(webhook_reach.of_pods(pods, node, cluster))
+    named = {(each.kind, each.name) for each in kept if each.stops}
+    denied = (each for each in denied_evictions.of_node(node, cluster) if each.others)
+    kept += [
+        each.hindrance for each in denied if (each.hindrance.kind, each.hindrance.name) not in named
+    ]
     blockers = (blocker(each) for each in kept if each.stops)
     unseen = (each.reason for each in kept if not each.stops)
     return replace(found, blockers=(*found.blockers, *blockers), unseen=(*found.unseen, *unseen))

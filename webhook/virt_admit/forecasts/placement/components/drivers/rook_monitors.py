@@ -41,6 +41,8 @@ _SKIP: Final = "ceph.rook.io/do-not-reconcile"
 (pkg/operator/ceph/controller/spec.go#GetDaemonsToSkipReconcile).
 """
 _CANARY: Final = "mon_canary"
+NO_NODE: Final = "Rook finds no node for another monitor"
+"""How the reason begins that its placement keeps a monitor where it is."""
 _USUAL: Final = 3
 """The number of monitors where the CephCluster names none."""
 _NOT_FOR_MONITORS: Final = (".kubernetes.io", ".k8s.io", ".topology.rook.io")
@@ -193,7 +195,7 @@ def _of_placement(
         why = "Rook replaces a monitor of a node that does not exist, but has not done so"
         return Problem(why, typed("see why in the log of its operator", log))
     if not free or new.node_affinity is None:
-        why = "Rook finds no node for another monitor"
+        why = NO_NODE
         words = (
             f"add a node that the placement of CephCluster {ceph.name} allows, or free one that "
             "has no monitor"
@@ -213,7 +215,7 @@ def _of_placement(
     what = f"demands {only or 'labels (placement)'}, and no node that could hold one has that"
     if new.node_affinity.errors or not any(each.labels or each.fields for each in terms):
         what = "has a node affinity for them that matches no node at all"
-    why = f"Rook finds no node for another monitor: CephCluster {ceph.name} {what}"
+    why = f"{NO_NODE}: CephCluster {ceph.name} {what}"
     if demanded is None or not _is_free(demanded[0], nodes[fitting[0]], ceph):
         words = f"let the mon placement allow a node such as {fitting[0]}, and Rook moves it there"
         return Problem(why, _edited(words, ceph, "placement"))

@@ -1,0 +1,53 @@
+"""Volumes of Longhorn whose only replica can never leave its node."""
+
+import pytest
+
+from tests.builders import manifest
+from tests.forecasts.drain import operator_clusters as world
+from tests.forecasts.drain.operator_clusters import policy, replica, volume
+from tests.forecasts.drain.test_operator_budgets import blocker, wait
+
+
+def bound(name="v1", on=""):
+    """Return a volume whose only replica stays on its node."""
+    found = volume(name, 1, on)
+    found.data["spec"]["dataLocality"] = "strict-local"
+    return found
+
+
+STAYS = "dataLocality: strict-local of Longhorn volume v1 binds the only replica to node a"
+
+
+@pytest.mark.parametrize(
+    ("value", "demands"),
+    [
+        ("block-for-eviction", "waits for a move to another node"),
+        ("block-for-eviction-if-contains-last-replica", "waits for a move to another node"),
+        ("block-if-contains-last-replica", "demands a healthy copy on another node"),
+    ],
+)
+def test_a_replica_that_can_never_move(value, demands):
+    found = blocker(world.longhorn(replica("v1", "a", state="stopped"), bound(), policy(value)))
+
+    assert f"node-drain-policy {value} {demands}, but {STAYS}" in found["reason"]
+    assert found["now"] is False
+    assert '{"value":"allow-if-replica-is-stopped"}' in found["remedy"]
+    assert "if not, their data goes with the node, so back these volumes up" in found["remedy"]
+
+
+def test_a_replica_that_can_never_move_stops_with_its_user():
+    running = [replica("v1", "a"), policy("allow-if-replica-is-stopped")]
+    assert wait(world.longhorn(*running, bound(on="a")))
+
+
+def test_the_replica_of_a_node_that_goes_for_good():
+    machine = manifest(
+        *("cluster.x-k8s.io/v1beta1", "Machine", "m", "fleet"),
+        metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"]},
+        status={"nodeRef": {"kind": "Node", "name": "a"}},
+    )
+    evicting = policy("block-for-eviction")
+    found = blocker([*world.longhorn(replica("v1", "a"), bound(), evicting), machine])
+
+    assert "Machine of a is being deleted, and their data goes with the node" in found["remedy"]
+    assert "allow-if-replica-is-stopped" not in found["remedy"]
