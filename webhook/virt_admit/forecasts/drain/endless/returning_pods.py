@@ -3,8 +3,8 @@
 Cluster API looks at all pods of the node each time, and drains until none is left; each eviction
 makes the next pod, and the empty node is the best place for it. Drains with kubectl's library
 (``kubectl drain``, the machine config operator, NodeMaintenance, Harvester, kured) wait for the
-pods that they found at the beginning, and end. Sources: kubernetes-sigs/cluster-api:core/reconcilers/
-machine/drain/drain.go#GetPodsForEviction (no pod is left out for its tolerations);
+pods that they found at the beginning, and end. Sources:
+kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/drain.go#GetPodsForEviction (no pod is left out for its tolerations);
 kubernetes/kubernetes:staging/src/k8s.io/kubectl/pkg/drain/drain.go#waitForDelete (by UID);
 rancher/fleet:internal/cmd/controller/agentmanagement/agent/manifest.go (agentTolerations),
 issue rancher/fleet#5617 (a taint of a cordoned node is copied there).
