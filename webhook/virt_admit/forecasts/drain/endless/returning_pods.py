@@ -4,9 +4,9 @@ Cluster API looks at all pods of the node each time, and drains until none is le
 makes the next pod, and the empty node is the best place for it. Drains with kubectl's library
 (``kubectl drain``, the machine config operator, NodeMaintenance, Harvester, kured) wait for the
 pods that they found at the beginning, and end. Sources:
-kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/drain.go#GetPodsForEviction (no pod is left out for its tolerations);
-kubernetes/kubernetes:staging/src/k8s.io/kubectl/pkg/drain/drain.go#waitForDelete (by UID);
-rancher/fleet:internal/cmd/controller/agentmanagement/agent/manifest.go (agentTolerations),
+kubernetes-sigs/cluster-api:core/reconcilers/machine/drain/drain.go#GetPodsForEviction (tolerations
+do not count); kubernetes/kubernetes:staging/src/k8s.io/kubectl/pkg/drain/drain.go#waitForDelete (by
+UID); rancher/fleet:internal/cmd/controller/agentmanagement/agent/manifest.go (agentTolerations);
 issue rancher/fleet#5617 (a taint of a cordoned node is copied there).
 """
 
@@ -103,8 +103,10 @@ def note(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield which pods come back to a cordoned node, where no drain waits for them."""
     start = progress.start(node, cluster)
     cordoned = node.at("spec", "unschedulable").boolean is True
-    if start is None or start.since is None or not cordoned or entry(cluster, _draining, node.name):
+    if start is None or start.since is None or not cordoned:
         return
+    if entry(cluster, _draining, node.name) is not None:
+        return  # it blocks that drain
     here = entry(cluster, evicted_pods.by_node, node.name) or ()
     found = (_of_pod(pod, start.since, cluster) for pod in here)
     by_workload = {each.workload: each for each in found if each is not None}
