@@ -29,6 +29,7 @@ from virt_admit.model.remediation import (
     machine_drain,
     machines,
 )
+from virt_admit.model.remediation.bare_metal import HostShortage
 
 _FAILED: Final = ("failureReason", "failureMessage")
 """The fields of a failure for good; v1beta2 has them in ``status.deprecated.v1beta1``."""
@@ -93,8 +94,8 @@ class OverdueMachine(NamedTuple):
     """For how long, and what it waits for, in the words of its conditions."""
     certain: bool
     """False: how long it has waited is not known."""
-    shortage: str = ""
-    """Why it gets no host, which ``why`` says too; empty: that is not what it waits for."""
+    shortage: HostShortage | None = None
+    """Why it gets no host, which ``why`` says too; None: that is not what it waits for."""
 
 
 def start_time(machine: Object, cluster: Cluster) -> timedelta | None:
@@ -359,8 +360,21 @@ def described(machine: Object, cluster: Cluster) -> OverdueMachine:
     Whether that is too long is not judged.
     """
     age = clock.age(machine, cluster)
-    shortage = bare_metal.host_shortage(machine, cluster)
-    return OverdueMachine(machine, _words(machine, age, shortage), age is not None, shortage)
+    shortage = bare_metal.shortage(machine, cluster)
+    lacks = shortage.words if shortage is not None else ""
+    return OverdueMachine(machine, _words(machine, age, lacks), age is not None, shortage)
+
+
+@cached
+def without_hosts(cluster: Cluster) -> Sequence[OverdueMachine]:
+    """Return the Machines of OpenShift that have no host by their own words, of any age, where none
+    is on its way to become available, by name."""
+    found = (
+        described(each, cluster)
+        for each in sorted(cluster.known(MACHINE), key=lambda machine: machine.full_name)
+        if not each.deleted and not machines.node_name(each) and failure(each)
+    )
+    return [each for each in found if each.shortage is not None and each.shortage.lasts]
 
 
 def is_open(machine: Object, *steps: str) -> bool:
