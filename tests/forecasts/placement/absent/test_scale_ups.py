@@ -278,3 +278,25 @@ def test_a_scale_up_may_succeed(scaled):
 
     assert "autoscaler" not in found.reason
     assert found.reason.endswith("It starts by itself once there is room")
+
+
+@pytest.mark.parametrize(
+    ("replicas", "way"),
+    [
+        (4, "raise maxReplicas 4 of MachineAutoscaler w-scaler, if for VMs"),
+        (3, "raise the maximum of a node group for VMs that is reached"),
+    ],
+)
+def test_openshift_names_the_machine_autoscaler_at_its_maximum(replicas, way):
+    spec = {"maxReplicas": 4, "scaleTargetRef": {"kind": "MachineSet", "name": "w"}}
+    api = "autoscaling.openshift.io/v1beta1"
+    scaler = obj("MachineAutoscaler", api, "w-scaler", "mapi", spec=spec)
+    own = obj("MachineSet", "machine.openshift.io/v1beta1", "w", "mapi")
+    own["spec"] = {"replicas": replicas}
+    taken = [machine(f"w-{number}", nodeRef={"name": f"w{number}"}) for number in range(replicas)]
+    found = waiting(
+        refused("1 max node group size reached"),
+        change=lambda items: items.extend((scaler, own, *taken)),
+    )
+
+    assert found.remedy.startswith(way)

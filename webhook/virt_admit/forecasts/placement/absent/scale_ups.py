@@ -22,15 +22,22 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock, events, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import MACHINE_AUTOSCALER, MACHINE_SET, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find_named, grouped
+from virt_admit.model.lookups import fields, find_named, grouped
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem
 from virt_admit.model.remediation import bare_metal
 
-READS: Final[Reads] = union(bare_metal.HOST_READS, {POD: ("metadata.creationTimestamp",)})
+READS: Final[Reads] = union(
+    bare_metal.HOST_READS,
+    {
+        POD: ("metadata.creationTimestamp",),
+        MACHINE_AUTOSCALER: ("spec.maxReplicas", "spec.scaleTargetRef.name"),
+        MACHINE_SET: ("spec.replicas",),
+    },
+)
 _NOT: Final = "NotTriggerScaleUp"
 _PATIENCE: Final = timedelta(minutes=5)
 """The age of a pod before which the autoscaler may still find a node group, or count nodes."""
@@ -72,9 +79,23 @@ def _of_a_node(groups: Sequence[_NodeGroup]) -> str:
 
 def _raise(groups: Sequence[_NodeGroup]) -> str:
     full = names(each.name for each in groups if each.size >= each.most)
-    if full:
-        return f"raise the maximum of {full}, if for VMs"
-    return "raise the maximum of a node group for VMs that is reached"
+    return f"raise the maximum of {full or _SOME_GROUP}{', if for VMs' if full else ''}"
+
+
+_SOME_GROUP: Final = "a node group for VMs that is reached"
+
+
+def _full_sets(cluster: Cluster) -> str:
+    """Return the MachineAutoscalers of OpenShift whose MachineSet has the most Machines that it may
+    have, as ``maxReplicas 4 of MachineAutoscaler w``; empty: none is known."""
+    found = []
+    for each in sorted(cluster.known(MACHINE_AUTOSCALER), key=lambda one: one.full_name):
+        most, target = each.at("spec", "maxReplicas").integer, each.at("spec", "scaleTargetRef")
+        owner = fields(cluster, MACHINE_SET, each.namespace, target["name"].text)
+        size = owner.at("spec", "replicas").integer
+        if most is not None and size is not None and size >= most:
+            found.append(f"maxReplicas {most} of MachineAutoscaler {each.name}")
+    return names(found)
 
 
 def _of_cluster(_groups: Sequence[_NodeGroup]) -> str:
@@ -117,6 +138,8 @@ def refused(pod: Object | None, cluster: Cluster) -> Problem | None:
     groups = cluster.cached(_groups)
     said_of = f" (node groups: {names(map(str, groups), _LONGEST)})" if groups else ""
     remedy = ", or ".join(dict.fromkeys(way(groups) for has, way in _WAYS if has.search(words)))
+    if _SOME_GROUP in remedy and (full := _full_sets(cluster)):
+        remedy = remedy.replace(f"the maximum of {_SOME_GROUP}", f"{full}, if for VMs")
     reason = f"{reason}: {words}" if words else reason
     return Problem(f"{reason}{said_of}", remedy, command="" if groups else SHOWN)
 
