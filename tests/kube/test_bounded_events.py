@@ -160,10 +160,12 @@ def test_the_node_whose_kubelet_wrote_it_is_known(read):
     assert events.host(next(iter(store))) == "w1"
 
 
-WARNINGS = {"Failed", "Rebooted"}
+WARNINGS = {"Failed", "NodeNotFound", "Rebooted"}
 """Reasons of events that are looked up by their kind, and that are warnings.
 
-Source: kubernetes/kubernetes:pkg/kubelet/nodestatus/setters.go#MachineInfo, for Rebooted.
+Source: kubernetes/kubernetes:pkg/kubelet/nodestatus/setters.go#MachineInfo, for Rebooted;
+medik8s/fence-agents-remediation:controllers/fenceagentsremediation_controller.go#Reconcile, for
+NodeNotFound.
 """
 _KNOWN = re.compile(r'\bknown\((?:[\w.]+|"\w+"), "(\w+)"')
 

@@ -192,3 +192,17 @@ def test_a_machine_of_a_cluster_elsewhere_becomes_no_node_here() -> None:
     found = snapshot(edge(other, ready=1))
 
     assert [each.machine.name for each in stalled_machines.waiting(found)] == ["w-9"]
+
+
+def test_a_machine_that_failed_is_told_at_once():
+    """An autoscaler deletes it before it is late."""
+    made = "2026-06-01T11:59:00Z"
+    young, failed = machine("m-2"), machine("m-3")
+    for each in (young, failed):
+        each["metadata"]["creationTimestamp"] = made
+    failed["status"]["failureMessage"] = "quota exceeded"
+    here = machine("m-1", "n")
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    items = [Object(each) for each in (here, young, failed, node)]
+    (found,) = stalled_machines.waiting(Snapshot(items, ["*"], time="2026-06-01T12:00:00Z"))
+    assert found.why == "Machine fleet/m-3 has no node for 60 s: quota exceeded"

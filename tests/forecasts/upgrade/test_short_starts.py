@@ -104,8 +104,8 @@ def test_events_tell_of_machines_that_were_deleted() -> None:
     )
     (stop,) = found.stops
     assert (
-        "10m is too short for bare metal (Metal3Machine) to become a node. It has done so with "
-        "m-a, m-b"
+        "10m is too short for a machine to become a node: this check has deleted 2 new ones after "
+        "that time (m-a, m-b)"
     ) in stop.reason
 
 

@@ -31,6 +31,8 @@ class ProblemCause(enum.StrEnum):
     LIMIT_RANGE = "LimitRangeExceeded"
     STOP_OVERDUE = "StopOverdue"
     POD_NOT_ENDING = "PodNotEnding"
+    POD_RETURNS = "PodReturns"
+    """A workload tolerates the cordon, and makes its pods again on the node that is drained."""
     POD_KEPT = "CompletedPodKept"
     """A pod has ended, and what drains its node waits until it is deleted."""
     VOLUME_KEPT = "VolumeKeptAttached"

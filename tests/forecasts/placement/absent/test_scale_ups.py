@@ -185,3 +185,118 @@ def test_a_status_without_sizes_names_no_group(status):
     assert "node groups:" not in found.reason
     assert found.remedy.startswith("if a node group for VMs has no node, keep one in it")
     assert "kubectl get configmap -A " in found.remedy
+
+
+SCALED = "pod triggered scale-up: [{MachineSet/mapi/w 3->4 (max: 8)}]"
+
+
+def tried(times=7, begun=55, last=20, items=()):
+    """Return what keeps a VM without room from starting, for which nodes were added."""
+
+    def change(found):
+        pod = next(each for each in found if each["metadata"]["name"].startswith("virt-launcher"))
+        said = event(pod, "TriggeredScaleUp", SCALED, "cluster-autoscaler", late=last)
+        said |= {"type": "Normal", "count": times, "firstTimestamp": ago(minutes=begun)}
+        found.extend((said, *items))
+
+    return waiting(change=change)
+
+
+def machine(name, **status):
+    spec = {"providerSpec": {"value": {"kind": "BareMetalMachineProviderSpec"}}}
+    owner = [{"kind": "MachineSet", "name": "w", "controller": True}]
+    found = obj("Machine", "machine.openshift.io/v1beta1", name, "mapi", spec=spec, status=status)
+    found["metadata"] |= {"ownerReferences": owner, "creationTimestamp": ago(minutes=1)}
+    return found
+
+
+def host(name, consumer="", state="provisioned"):
+    spec = {"consumerRef": {"name": consumer}} if consumer else {}
+    status = {"provisioning": {"state": state}}
+    return obj("BareMetalHost", "metal3.io/v1alpha1", name, "mapi", spec=spec, status=status)
+
+
+FAILED = {
+    "errorReason": "InsufficientResources",
+    "errorMessage": "No available BareMetalHost found",
+}
+
+
+def machine_set():
+    found = obj("MachineSet", "machine.openshift.io/v1beta1", "w", "mapi", spec={"replicas": 1})
+    scaled = "machine.openshift.io/cluster-api-autoscaler-node-group-max-size"
+    by = {"autoscaling.openshift.io/machineautoscaler": "mapi/w-scaler", scaled: "8"}
+    found["metadata"]["annotations"] = by
+    return found
+
+
+def test_it_adds_nodes_again_and_again_and_none_comes():
+    found = tried()
+
+    assert (
+        "The cluster-autoscaler has scaled up 7 times in 55 min for it (MachineSet/mapi/w 3->4 "
+        "(max: 8)), and no node has come. It does not start before that changes"
+    ) in found.reason
+    assert found.remedy.startswith("see in the log of the cluster-autoscaler why no node came")
+
+
+def test_its_machine_has_no_host():
+    found = tried(items=[machine("w-1", **FAILED), machine_set(), host("h1", "w-0")])
+
+    assert (
+        "Machine mapi/w-1 has no node for 60 s: InsufficientResources: No available "
+        "BareMetalHost found: the only BareMetalHost is in use"
+    ) in found.reason
+    assert found.remedy.startswith(
+        "register another BareMetalHost, and let it become available before the "
+        "cluster-autoscaler scales up again"
+    )
+    assert "or raise minReplicas of MachineAutoscaler w-scaler" in found.remedy
+
+
+def test_its_machine_is_deleted_and_no_host_is_free():
+    taken = [machine("w-0", nodeRef={"name": "w1"}), host("h1", "w-0")]
+    found = tried(items=taken)
+
+    assert "and no node has come: the only BareMetalHost is in use" in found.reason
+    assert found.remedy.startswith("register another BareMetalHost, and let it become available")
+
+
+def test_a_host_is_on_its_way():
+    found = tried(items=[machine("w-1", **FAILED), host("h1", state="inspecting")])
+
+    assert "the next node is missing" not in found.reason
+    assert "in use" not in found.reason
+    assert found.remedy.startswith("see in the log of the cluster-autoscaler")
+
+
+@pytest.mark.parametrize(
+    "scaled", [{"times": 1}, {"begun": 10}, {"last": 3_000}], ids=["once", "just begun", "long ago"]
+)
+def test_a_scale_up_may_succeed(scaled):
+    found = tried(**scaled)
+
+    assert "autoscaler" not in found.reason
+    assert found.reason.endswith("It starts by itself once there is room")
+
+
+@pytest.mark.parametrize(
+    ("replicas", "way"),
+    [
+        (4, "raise maxReplicas 4 of MachineAutoscaler w-scaler, if for VMs"),
+        (3, "raise the maximum of a node group for VMs that is reached"),
+    ],
+)
+def test_openshift_names_the_machine_autoscaler_at_its_maximum(replicas, way):
+    spec = {"maxReplicas": 4, "scaleTargetRef": {"kind": "MachineSet", "name": "w"}}
+    api = "autoscaling.openshift.io/v1beta1"
+    scaler = obj("MachineAutoscaler", api, "w-scaler", "mapi", spec=spec)
+    own = obj("MachineSet", "machine.openshift.io/v1beta1", "w", "mapi")
+    own["spec"] = {"replicas": replicas}
+    taken = [machine(f"w-{number}", nodeRef={"name": f"w{number}"}) for number in range(replicas)]
+    found = waiting(
+        refused("1 max node group size reached"),
+        change=lambda items: items.extend((scaler, own, *taken)),
+    )
+
+    assert found.remedy.startswith(way)

@@ -14,10 +14,11 @@ from typing import Final
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry
 from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates.maintenance_updates import REQUESTED, STATUS, is_in_maintenance
+from virt_admit.model.remediation import machine_drain
 
 LABEL: Final = "harvesterhci.io/maintain-mode-strategy"
 RESTARTED: Final = "ShutdownAndRestartAfterEnable"
@@ -36,10 +37,13 @@ _STOPPED_ON: Final = "harvesterhci.io/maintain-mode-strategy-node-name"
 """The annotation of a VM that maintenance mode has shut down, until Harvester starts it again:
 the node.
 """
-STOPPED_READS: Final[Reads] = {
-    NODE: (f"metadata.annotations.{REQUESTED}", f"metadata.annotations.{STATUS}"),
-    VM: (f"metadata.annotations.{_STOPPED_ON}", f"metadata.labels.{LABEL}", "status.created"),
-}
+STOPPED_READS: Final[Reads] = union(
+    machine_drain.DELETED_READS,
+    {
+        NODE: (f"metadata.annotations.{REQUESTED}", f"metadata.annotations.{STATUS}"),
+        VM: (f"metadata.annotations.{_STOPPED_ON}", f"metadata.labels.{LABEL}", "status.created"),
+    },
+)
 """The fields that ``stopped`` and ``note`` read."""
 
 _AFTERWARDS: Final = {
@@ -101,7 +105,8 @@ def note(node: Object, cluster: Cluster) -> Iterator[str]:
     """
     if not is_in_maintenance(node):
         return
-    if node.annotations.get(STATUS) == _COMPLETED:
+    leaves = any(machine_drain.deleted_of(node.name, cluster))
+    if node.annotations.get(STATUS) == _COMPLETED and not leaves:
         yield (
             "This node is in maintenance mode of Harvester, whose drain is completed. When the "
             "work on it is done, disable the maintenance mode in Harvester: VMs may run there "

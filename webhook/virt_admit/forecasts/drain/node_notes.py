@@ -16,6 +16,7 @@ from virt_admit.forecasts.drain.control import (
     machine_twins,
     px_updates,
 )
+from virt_admit.forecasts.drain.endless import returning_pods
 from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.starts import rejected_pods
 from virt_admit.forecasts.drain.starts.devices import kept_off_plugins
@@ -74,6 +75,7 @@ READS: Final[Reads] = union(
     deschedulers.READS,
     dying_claims.READS,
     poolless_nodes.READS,
+    returning_pods.READS,
     {
         API_SERVICE: ("status.conditions",),
         CAPI_MACHINE: ("spec.clusterName",),
@@ -115,6 +117,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _locked(node, cluster)
     yield from (each.note for each in machine_twins.of_node(node.name, cluster))
     yield from _held(node, cluster)
+    yield from returning_pods.note(node, cluster)
     yield from filter(None, (cluster.cached(time_outs).get(node.name),))
     yield from cluster.cached(_config_pools).get(node.name, ())
 
@@ -375,19 +378,17 @@ def time_outs(cluster: Cluster) -> Mapping[str, str]:
         if not machine.deleted:
             continue
         node = machine_nodes.node_name(machine, cluster)
-        end = machine_drain.ends(machine)
         if kept := kept_volumes.note(machine, node, cluster):
             found[node] = kept
         elif machine_drain.is_drained(machine):
             continue
         elif machine_drain.timeout(machine) is None:
-            waits = _drain_waits(machine, cluster) or _KEEP
             found[node] = (
                 f"Cluster API drains the node for Machine {machine.name} without a limit, as "
-                f"{machine_drain.no_timeout(machine)}: {waits}."
+                f"{machine_drain.no_timeout(machine)}: {_drain_waits(machine, cluster) or _KEEP}."
                 f"{_IGNORED if node_health.silence_now(node, cluster) else ''}"
             )
-        elif end is not None:
+        elif (end := machine_drain.ends(machine)) is not None:
             after = _after_time_out(machine, node, cluster)
             over = vm_states_times.is_over(end, cluster)
             begin = "The time of Cluster API's" if over else "Cluster API ends the"

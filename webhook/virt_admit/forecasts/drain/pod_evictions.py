@@ -23,6 +23,7 @@ from virt_admit.forecasts.drain.budgets import (
     unhealthy_pods,
 )
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
+from virt_admit.forecasts.drain.endless import returning_pods
 from virt_admit.forecasts.drain.states import dying_pods, ending_pods, pod_finalizers, stuck_starts
 from virt_admit.forecasts.placement import unserved_volumes
 from virt_admit.forecasts.remediation import awaited_return
@@ -45,6 +46,7 @@ READS: Final = union(
     pod_finalizers.READS,
     ending_pods.READS,
     dying_pods.READS,
+    returning_pods.READS,
     unserved_volumes.READS,
     {
         POD: (
@@ -267,7 +269,7 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         return None
     refused = budget_refusals.refusal(pod, cluster) or _rolled_by_strimzi(pod, cluster)
     last = "" if refused else ending_pods.may_last(pod)
-    return Wait.at(pod, POD, last) if last else refused
+    return Wait.at(pod, POD, last) if last else refused or returning_pods.blocker(pod, cluster)
 
 
 def _starting(pod: Object, cluster: Cluster) -> Blocker | None:

@@ -355,6 +355,7 @@ FORKLIFT_PLAN: Final = Kind("forklift.konveyor.io", ("v1beta1",), "plans", "Plan
 FORKLIFT_PROVIDER: Final = FORKLIFT_PLAN._replace(plural="providers", kind="Provider")
 RANCHER_CLUSTER: Final = Kind("provisioning.cattle.io", ("v1",), "clusters", "Cluster")
 FLEET_BUNDLE: Final = Kind("fleet.cattle.io", ("v1alpha1",), "bundles", "Bundle")
+FLEET_CLUSTER: Final = FLEET_BUNDLE._replace(plural="clusters", kind="Cluster")
 MANAGED_CHART: Final = Kind("management.cattle.io", ("v3",), "managedcharts", "ManagedChart")
 TALOS_UPGRADE: Final = Kind(
     "tuppr.home-operations.com", ("v1alpha1",), "talosupgrades", "TalosUpgrade", namespaced=False

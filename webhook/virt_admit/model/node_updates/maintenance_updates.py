@@ -15,11 +15,11 @@ from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
-from virt_admit.model.remediation import maintenance
+from virt_admit.model.remediation import machine_drain, maintenance
 
 REQUESTED: Final = "harvesterhci.io/drain-requested"
 """The annotation of a node that is to enter Harvester's maintenance mode,
@@ -32,19 +32,22 @@ STATUS: Final = "harvesterhci.io/maintain-status"
 then ``completed``.
 """
 
-READS: Final[Reads] = {
-    NM: (),
-    NM_KUBEVIRT: (),
-    NODE: (
-        f"metadata.annotations.{REQUESTED}",
-        f"metadata.annotations.{FORCED}",
-        f"metadata.annotations.{STATUS}",
-        "spec.taints",
-        *CONDITIONS,
-        "status.conditions.message",
-        "status.conditions.reason",
-    ),
-}
+READS: Final[Reads] = union(
+    machine_drain.DELETED_READS,
+    {
+        NM: (),
+        NM_KUBEVIRT: (),
+        NODE: (
+            f"metadata.annotations.{REQUESTED}",
+            f"metadata.annotations.{FORCED}",
+            f"metadata.annotations.{STATUS}",
+            "spec.taints",
+            *CONDITIONS,
+            "status.conditions.message",
+            "status.conditions.reason",
+        ),
+    },
+)
 """The fields that say that a node is emptied for maintenance."""
 
 
@@ -137,6 +140,10 @@ def of_maintenances(cluster: Cluster) -> dict[str, NodeUpdate]:
         if status or REQUESTED in node.annotations:
             phase = Phase.UPDATING if status == "completed" else Phase.DRAINING
             since = node_phases.cordoned_since(node)
+            leaves = next(machine_drain.deleted_of(node.name, cluster), None)
+            if leaves is not None and phase is Phase.UPDATING:
+                found[node.name] = _leaving(leaves)
+                continue
             found[node.name] = NodeUpdate(
                 "Node", node.name, phase, since, exact=phase is Phase.DRAINING
             )
@@ -146,6 +153,14 @@ def of_maintenances(cluster: Cluster) -> dict[str, NodeUpdate]:
             if node_name and not each.deleted:
                 found[node_name] = _maintained(each, kind.kind)
     return found
+
+
+def _leaving(machine: Object) -> NodeUpdate:
+    """Return that Cluster API drains a node for good: its maintenance does not end before."""
+    words, began = machine_drain.reported(machine)
+    began = began or clock.instant(machine.metadata["deletionTimestamp"].text)
+    phase = Phase.UPDATING if machine_drain.is_drained(machine) else Phase.DRAINING
+    return NodeUpdate(machine.kind, machine.name, phase, began, exact=True, waits_for=words)
 
 
 _OF_PHASE: Final = {"Succeeded": Phase.UPDATING, "Failed": Phase.FAILING}

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
+from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, unlisted
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import MINUTE
+from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, health_checks, machines
 
@@ -81,7 +83,10 @@ def _of_machine(machine: Object) -> str:
 # --- hosts ----------------------------------------------------------------------------------------
 
 HOST_READS: Final[Reads] = {
-    kinds.BARE_METAL_HOST: ("spec.consumerRef", "status.provisioning.state"),
+    kinds.BARE_METAL_HOST: (
+        *("spec.consumerRef", "status.provisioning.state"),
+        *("status.errorMessage", "status.operationalStatus"),
+    ),
     kinds.MACHINE: (f"metadata.annotations.{HOST}", "spec.providerSpec.value.kind"),
     kinds.CAPI_MACHINE: (
         "spec.infrastructureRef.kind",
@@ -110,13 +115,30 @@ def _is_free(host: Object) -> bool:
     return not taken and host.at("status", "provisioning", "state").text in _FREE
 
 
+class HostShortage(NamedTuple):
+    """Why a Machine gets no host."""
+
+    words: str
+    """``all 6 BareMetalHosts are in use``."""
+    lasts: bool
+    """Whether no host is on its way to become available."""
+    record: StaleRecord | None = None
+    """What keeps the only hosts that no Machine has from being registered; None: that is not so."""
+
+
 def host_shortage(machine: Object, cluster: Cluster) -> str:
     """Return why a Machine without a host gets none, as ``all 6 BareMetalHosts are in use``; empty:
     that is not known.
     """
+    found = shortage(machine, cluster)
+    return found.words if found is not None else ""
+
+
+def shortage(machine: Object, cluster: Cluster) -> HostShortage | None:
+    """Return why a Machine without a host gets none; None: that is not known."""
     has_host = machine.annotation(HOST).present or machine.is_true("InfrastructureReady")
     if has_host or not _of_machine(machine):
-        return ""
+        return None
     try:
         found = [
             each
@@ -124,25 +146,45 @@ def host_shortage(machine: Object, cluster: Cluster) -> str:
             if each.namespace == machine.namespace
         ]
     except Unseen:
-        return ""
+        return None
     consumer = _consumer(machine)
     if any(each.at("spec", "consumerRef", "name").text == consumer for each in found):
-        return ""
+        return None
     idle = [each for each in found if not each.at("spec", "consumerRef").present]
     if any(map(_is_free, idle)):
-        return ""
+        return None
     if not idle:
-        all_of_them = (
-            f"all {len(found)} BareMetalHosts are"
-            if len(found) > 1
-            else "the only BareMetalHost is"
-        )
-        return f"{all_of_them} in use" if found else "no BareMetalHost exists"
+        words = f"{_all_of(len(found))} in use" if found else "no BareMetalHost exists"
+        return HostShortage(words, lasts=True)
+    stale = [stale_record(each, cluster) for each in idle]
     states = names(
         f"{each.name} is in state {each.at('status', 'provisioning', 'state').text or '?'}"
-        for each in idle
+        + (f", as {record.brief}" if record is not None else "")
+        for each, record in zip(idle, stale, strict=True)
     )
-    return f"no BareMetalHost is available: {states}"
+    lasts = all(stale)
+    return HostShortage(
+        f"no BareMetalHost is available: {states}", lasts, stale[0] if lasts else None
+    )
+
+
+def all_taken(namespace: str, cluster: Cluster) -> str:
+    """Return that the hosts of a namespace with bare metal are in use, as a clause; empty: one is
+    free or on its way, or that is not known."""
+    machines_here = (
+        each
+        for kind in (kinds.MACHINE, kinds.CAPI_MACHINE)
+        for each in cluster.known(kind, namespace)
+    )
+    found = cluster.known(kinds.BARE_METAL_HOST, namespace)
+    if unlisted(cluster, kinds.BARE_METAL_HOST) or not any(map(_of_machine, machines_here)):
+        return ""
+    taken = all(each.at("spec", "consumerRef").present for each in found)
+    return f"{_all_of(len(found))} in use" if taken and found else ""
+
+
+def _all_of(hosts: int) -> str:
+    return f"all {hosts} BareMetalHosts are" if hosts > 1 else "the only BareMetalHost is"
 
 
 def _consumer(machine: Object) -> str:
@@ -155,6 +197,90 @@ def _consumer(machine: Object) -> str:
     if kinds.of(machine) is kinds.CAPI_MACHINE:
         return machine.at("spec", "infrastructureRef", "name").text or machine.name
     return machine.name
+
+
+# --- hosts that Ironic knows under another name ---------------------------------------------------
+
+RECORD_READS: Final[Reads] = {
+    kinds.BARE_METAL_HOST: (
+        *("status.errorMessage", "status.operationalStatus", "status.provisioning.state"),
+        "spec.consumerRef",
+    ),
+    kinds.POD: ("metadata.labels",),
+}
+"""The fields that ``stale_record`` and its remedy read."""
+_CONFLICT: Final = re.compile(
+    r"^MAC address (\S{1,64}) conflicts with existing node "
+    r"(?:([a-z0-9-]{1,63})~)?([a-z0-9.-]{1,253})"
+)
+"""metal3-io/baremetal-operator:pkg/provisioner/ironic/ironic.go#macAddressConflictError; Ironic has
+a host under its namespace and name (#ironicNodeName)."""
+_IRONIC: Final = ("baremetal.openshift.io/cluster-baremetal-operator", "metal3-state")
+"""The label of the pod of Ironic of OpenShift, whose database goes with the pod, and is filled from
+the BareMetalHosts (openshift/cluster-baremetal-operator:provisioning/baremetal_pod.go)."""
+_AT_WORK: Final = ("inspecting", "preparing", "provisioning", "deprovisioning", "deleting")
+
+
+class StaleRecord(NamedTuple):
+    """A host that Ironic refuses, since it has its MAC address under the name of another one that
+    does not exist any more: its finalizer was taken off by hand."""
+
+    host: Object
+    mac: str
+    space: str
+    name: str
+    """Namespace and name of the host that is gone."""
+
+    @property
+    def brief(self) -> str:
+        """What Ironic has, as a clause."""
+        return (
+            f"Ironic still has its MAC address {self.mac} under {self.name}, and no BareMetalHost "
+            "of that name exists"
+        )
+
+
+def stale_record(host: Object, cluster: Cluster) -> StaleRecord | None:
+    """Return that Ironic has a host under the name of one that is gone; None: it reports no such
+    conflict, the other host exists, or may exist."""
+    found = _conflict(host)
+    if found is None:
+        return None
+    mac, space, name = found[1], found[2] or host.namespace, found[3].rstrip(".")
+    gone = is_absent(cluster, kinds.BARE_METAL_HOST, space, name)
+    return StaleRecord(host, mac, space, name) if gone else None
+
+
+def conflicts(host: Object) -> bool:
+    """Return whether a host reports that another one has its MAC address."""
+    return _conflict(host) is not None
+
+
+def _conflict(host: Object) -> re.Match[str] | None:
+    status = host["status"]
+    is_error = status["operationalStatus"].text == "error"
+    return _CONFLICT.match(status["errorMessage"].text or "") if is_error else None
+
+
+def record_remedy(record: StaleRecord, cluster: Cluster) -> str:
+    """Return what takes the record away, with a command if Ironic is that of OpenShift."""
+    rename = (
+        f"enrol the host under its old name {record.name}; delete that object later without "
+        "touching its finalizer, which removes the record"
+    )
+    key, value = _IRONIC
+    ironic = [each for each in cluster.known(kinds.POD) if each.labels.get(key) == value]
+    if not ironic:
+        see = about("describe", record.host, kinds.BARE_METAL_HOST)
+        return typed(rename, see, "or delete the record in Ironic's own database")
+    busy = sorted(
+        each.name
+        for each in cluster.known(kinds.BARE_METAL_HOST)
+        if each.at("status", "provisioning", "state").text in _AT_WORK
+    )
+    later = f", once {names(busy, 80)} {'are' if len(busy) > 1 else 'is'} done" if busy else ""
+    way = f"restart Ironic, which makes its records again from the BareMetalHosts{later}"
+    return typed(way, about("delete", ironic[0], kinds.POD), f"or {rename}")
 
 
 # --- hosts that are to be powered off -------------------------------------------------------------

@@ -40,22 +40,31 @@ WAIT_LABEL: Final = "cluster.x-k8s.io/drain"
 
 _TERMINATING: Final = "waitForPreTerminateHookStartTime"
 
-READS: Final[Reads] = union(
+DELETED_READS: Final[Reads] = union(
     machine_nodes.READS,
+    {
+        CAPI_MACHINE: (
+            "metadata.annotations",
+            "metadata.deletionTimestamp",
+            "status.deletion.nodeDrainStartTime",
+            "status.conditions",
+            "status.v1beta2.conditions",
+        ),
+        MACHINE: ("metadata.deletionTimestamp", "spec.lifecycleHooks", "status.conditions"),
+    },
+)
+"""The fields that ``deleted_of``, ``is_drained`` and ``reported`` read."""
+READS: Final[Reads] = union(
+    DELETED_READS,
     {
         CAPI_MACHINE: (
             "spec.deletion",
             "spec.nodeDrainTimeout",
             "spec.nodeVolumeDetachTimeout",
-            "status.deletion.nodeDrainStartTime",
             "status.deletion.waitForNodeVolumeDetachStartTime",
             f"status.deletion.{_TERMINATING}",
-            "status.conditions",
-            "status.v1beta2.conditions",
-            "metadata.annotations",
             "metadata.labels",
         ),
-        MACHINE: ("spec.lifecycleHooks", "status.conditions"),
         MACHINE_DRAIN_RULE: (),
         NAMESPACE: ("metadata.labels",),
         CAPI_CLUSTER: ("metadata.labels",),
@@ -150,11 +159,15 @@ def is_left_to_machine(node: str, cluster: Cluster) -> bool:
     """Return whether a node is left to its Machine, which is being deleted and has drained it or
     waits for a hook before.
     """
+    return any(is_drained(each) or holding_hooks(each) for each in deleted_of(node, cluster))
+
+
+def deleted_of(node: str, cluster: Cluster) -> Iterator[Object]:
+    """Yield the Machines of a node that are being deleted, so that the node goes with them."""
     machines = (
         each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted
     )
-    done = (each for each in machines if is_drained(each) or holding_hooks(each))
-    return any(machine_nodes.emptied_node(each, cluster) == node for each in done)
+    yield from (each for each in machines if machine_nodes.emptied_node(each, cluster) == node)
 
 
 def cordons_again(machine: Object) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import MINUTE, format_duration
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, cut_middle
+from virt_admit.model.messages import cut, cut_middle, names
 from virt_admit.model.remediation import (
     bare_metal,
     check_scope,
@@ -29,6 +29,7 @@ from virt_admit.model.remediation import (
     machine_drain,
     machines,
 )
+from virt_admit.model.remediation.bare_metal import HostShortage
 
 _FAILED: Final = ("failureReason", "failureMessage")
 """The fields of a failure for good; v1beta2 has them in ``status.deprecated.v1beta1``."""
@@ -93,8 +94,8 @@ class OverdueMachine(NamedTuple):
     """For how long, and what it waits for, in the words of its conditions."""
     certain: bool
     """False: how long it has waited is not known."""
-    shortage: str = ""
-    """Why it gets no host, which ``why`` says too; empty: that is not what it waits for."""
+    shortage: HostShortage | None = None
+    """Why it gets no host, which ``why`` says too; None: that is not what it waits for."""
 
 
 def start_time(machine: Object, cluster: Cluster) -> timedelta | None:
@@ -173,6 +174,8 @@ class ShortStart(NamedTuple):
     """The time to allow, in nanoseconds."""
     certain: bool
     """Whether every Machine of which it is known took longer."""
+    seen: bool = False
+    """Whether the check has acted on new Machines again and again, which the words say."""
 
 
 def short_start(
@@ -205,6 +208,8 @@ def short_start(
         return ShortStart(
             f"{limit} is too short for {took} to become a node", slow.enough, slow.fastest > allowed
         )
+    if loop := _loop(obj, allowed, limit, cluster):
+        return loop
     if allowed >= on_metal:  # hardly any machine takes longer
         return None
     if why := cut(bare_metal.reason(obj, cluster), 40):
@@ -237,7 +242,7 @@ def undone(obj: Object, sets: Collection[str], cluster: Cluster) -> list[str]:
         if machine_drain.condition(each, _JUDGED)["reason"].text == _LATE
     )
     found = {each.name for each in late if _is_made_by(each, sets) and not machines.node_name(each)}
-    found |= set(_gone(obj, sets, cluster))
+    found |= {each.name for each in _gone(obj, cluster) if each.owner in sets}
     return sorted(found) if len(found) >= _ENOUGH_SEEN else []
 
 
@@ -245,32 +250,72 @@ def _is_made_by(machine: Object, sets: Collection[str]) -> bool:
     return any(owner["name"].text in sets for owner in machine.metadata["ownerReferences"].items())
 
 
-def _gone(obj: Object, sets: Collection[str], cluster: Cluster) -> Iterator[str]:
-    """Yield the Machines that no longer exist, and were marked when their time was over."""
+class _Gone(NamedTuple):
+    """A Machine that was marked when its time was over, by the events about it."""
+
+    name: str
+    owner: str
+    """The MachineSet that made it."""
+    made: datetime
+    marked: datetime
+
+
+def _gone(obj: Object, cluster: Cluster) -> Iterator[_Gone]:
+    """Yield the Machines that a health check marked when their time was over."""
     allowed = timedelta(microseconds=(health_checks.view(obj).known_startup_time() or 0) / 1000)
     made = {}
     for event in events.known("MachineSet", "SuccessfulCreate", cluster):
         name = _CREATED.search(event["message"].text or "")
-        if (
-            name
-            and event.at("involvedObject", "namespace").text == obj.namespace
-            and _about(event) in sets
-        ):
-            made[name[1]] = events.time_of(event)
+        if name and event.at("involvedObject", "namespace").text == obj.namespace:
+            made[name[1]] = _about(event), events.time_of(event)
     for event in events.known("Machine", "MachineMarkedUnhealthy", cluster):
-        begun, ended = made.get(_about(event)), events.time_of(event)
-        words = event["message"].text or ""
-        by_it = words.endswith(f" by {obj.namespace}/{obj.name}") and words.startswith(
-            f"Machine {obj.namespace}/"
-        )
+        name_of, ended = _about(event), events.time_of(event)
+        owner, begun = made.get(name_of, ("", None))
+        by_it = _is_marked_by(obj, name_of, event["message"].text or "")
         if by_it and begun and ended and allowed <= ended - begun < allowed + _SLACK:
-            yield _about(event)
+            yield _Gone(name_of, owner, begun, ended)
 
 
 def _about(event: Object) -> str:
     return event.at("involvedObject", "name").text or ""
 
 
+def _is_marked_by(check: Object, machine: str, words: str) -> bool:
+    """Return whether an event says that this check marked a Machine, in the words of Cluster API
+    since 1.10 or of an older one (machinehealthcheck_targets.go#string)."""
+    newer = f"Machine {check.namespace}/{machine} has been marked as unhealthy by {check.full_name}"
+    return words == newer or words.startswith(f"Machine {check.full_name}/{machine}/")
+
+
+def looped(obj: Object, cluster: Cluster) -> Sequence[str]:
+    """Return the Machines that a health check deleted when their time was over, one round after the
+    other; empty: that is not known.
+
+    Those of one round may have been slow for another cause.
+    """
+    found = list(_gone(obj, cluster))
+    ended = min((each.marked for each in found), default=None)
+    again = ended is not None and any(each.made >= ended for each in found)
+    return sorted(each.name for each in found) if again else []
+
+
+def _loop(obj: Object, allowed: int, limit: str, cluster: Cluster) -> ShortStart | None:
+    """Return that a health check has deleted new Machines in a loop; None: that is not known."""
+    gone = looped(obj, cluster)
+    if not gone:
+        return None
+    late = [name for name in gone if find(cluster, NODE, "", name) is not None]
+    joined = f"; {names(late, 60)} had just joined" if late else ""
+    acts = "acted on" if health_checks.view(obj).template.present else "deleted"
+    words = (
+        f"{limit} is too short for a machine to become a node: this check has {acts} "
+        f"{len(gone)} new ones after that time ({names(gone, 60)}{joined})"
+    )
+    return ShortStart(words, _MORE * allowed, certain=True, seen=True)
+
+
+_MORE: Final = 3
+"""How much more time to allow than one that no Machine has met."""
 _JUDGED, _LATE = "HealthCheckSucceeded", "NodeStartupTimeout"
 _CREATED: Final = re.compile(r'^Created machine "?([^"\s]+)"?$')
 _SLACK: Final = timedelta(minutes=2)
@@ -315,8 +360,21 @@ def described(machine: Object, cluster: Cluster) -> OverdueMachine:
     Whether that is too long is not judged.
     """
     age = clock.age(machine, cluster)
-    shortage = bare_metal.host_shortage(machine, cluster)
-    return OverdueMachine(machine, _words(machine, age, shortage), age is not None, shortage)
+    shortage = bare_metal.shortage(machine, cluster)
+    lacks = shortage.words if shortage is not None else ""
+    return OverdueMachine(machine, _words(machine, age, lacks), age is not None, shortage)
+
+
+@cached
+def without_hosts(cluster: Cluster) -> Sequence[OverdueMachine]:
+    """Return the Machines of OpenShift that have no host by their own words, of any age, where none
+    is on its way to become available, by name."""
+    found = (
+        described(each, cluster)
+        for each in sorted(cluster.known(MACHINE), key=lambda machine: machine.full_name)
+        if not each.deleted and not machines.node_name(each) and failure(each)
+    )
+    return [each for each in found if each.shortage is not None and each.shortage.lasts]
 
 
 def is_open(machine: Object, *steps: str) -> bool:

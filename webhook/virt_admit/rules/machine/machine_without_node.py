@@ -24,7 +24,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MACHINE_SET, MACHINE, MACHINE_SET
 from virt_admit.model.messages import advice_of, command_of, sentence
-from virt_admit.model.remediation import machine_starts, machines
+from virt_admit.model.remediation import bare_metal, machine_starts, machines
 from virt_admit.model.remediation.machine_starts import OverdueMachine
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
@@ -35,6 +35,7 @@ _REPLICAS = ("spec.replicas", "status.readyReplicas")
 @rule(
     kinds=(MACHINE, CAPI_MACHINE),
     reads=union(
+        bare_metal.RECORD_READS,
         machine_starts.READS,
         control_plane_deadlocks.READS,
         stalled_machines.READS,
@@ -77,6 +78,15 @@ def check(machine: Object, context: Context) -> Findings:
     if late is not None and late.certain:
         owner = _set_of(machine, context)
         has = _count(owner)
+        if late.shortage is not None and late.shortage.record is not None:
+            remedy = bare_metal.record_remedy(late.shortage.record, context.cluster)
+            told = (
+                f"{sentence(late.why)} {advice_of(each)}"
+                for each in (remedy, remedy.partition("; ")[0])
+            )
+            message = check.first_that_fits(path, *told, late.why)
+            yield Finding(path, message, value=machine.name, command=command_of(remedy))
+            return
         provide = "Register another host" if late.shortage else "Provide what it waits for"
         key = _CAPI_FIRST if is_capi else machines.DELETE_ANNOTATIONS[0]
         why, instead = sentence(late.why), ""

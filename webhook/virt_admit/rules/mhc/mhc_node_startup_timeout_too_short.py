@@ -9,10 +9,12 @@ A bare metal host tests its hardware at each start and is often provisioned agai
 default of 10 minutes is too short for it. virt-admit recognizes bare metal by the platform, by
 instance types such as ``c5.metal``, and by the providers Metal3 and Tinkerbell. It also compares
 the creation times of the existing machines and of their nodes: the time is too short if at least
-half of them took longer.
+half of them took longer. Events tell of a loop: a check of Cluster API marked new machines when
+their time was over, one round after the other. A machine that joins at that moment leaves a Node
+behind that no Machine has; node-not-reporting names it.
 
 **Fix.** Write 10m, the default. Bare metal needs 20m or more, and always more than the slowest
-machine took. ``"0"`` turns the start-up check off.
+machine took. If machines never join, first see why. ``"0"`` turns the start-up check off.
 """
 
 from dataclasses import dataclass
@@ -65,9 +67,10 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         return
     short = machine_starts.short_start(obj, context.cluster, params.bare_metal)
     if short is not None:
+        effect = ", in a loop" if short.seen else f": {_consequence(view)}"
         yield Finding(
             view.startup.path,
-            f"{short.words}: {_consequence(view)}. Use at least {format_duration(short.enough)}.",
+            f"{short.words}{effect}. Use at least {format_duration(short.enough)}.",
             value=time,
             max_action=Action.WARN,
         )

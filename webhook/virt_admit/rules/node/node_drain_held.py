@@ -16,7 +16,6 @@ from virt_admit.forecasts.drain import pod_evictions, progress, typed_remedies
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
-from virt_admit.model import machine_nodes
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, entry, more_may_exist
@@ -56,7 +55,7 @@ def check(node: Object, context: Context) -> Findings:
     age = clock.since(clock.stamp(start.since), cluster) if start is not None else None
     if start is None or age is None or age < _PATIENCE:
         return
-    machine = next(_deleted(node.name, cluster), None)
+    machine = next(machine_drain.deleted_of(node.name, cluster), None)
     spared = frozenset(_spared(node.name, machine, cluster))
     lasting = pod_evictions.of_node(cluster, node.name, spared=spared).lasting
     held = [
@@ -109,13 +108,6 @@ def _begin(start: DrainStart, machine: Object | None, lasts: str) -> str:
     if start.cause is DrainCause.CORDON:
         return f"cordoned for {lasts}, and a drain does not end: "
     return f"{cut(start.by, 60)} drains it for {lasts} and waits: "
-
-
-def _deleted(node: str, cluster: Cluster) -> Iterator[Object]:
-    machines = (
-        each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind) if each.deleted
-    )
-    yield from (each for each in machines if machine_nodes.emptied_node(each, cluster) == node)
 
 
 def _spared(node: str, machine: Object | None, cluster: Cluster) -> Iterator[str]:

@@ -80,7 +80,7 @@ def problem(
         _storage(target, refusals, cluster)
         or _volumes(target, refusals, cluster)
         or _frequency(vmi, refusals, cluster)
-        or _other(target, refusals, cluster, scale_ups.refused(pod, cluster))
+        or _other(target, refusals, cluster, pod)
     )
 
 
@@ -369,10 +369,7 @@ PASSES: Final = (*_ENDS.values(), _ONCE_READY, _ENDS_WITH_STORAGE, _STAYS)
 
 
 def _other(
-    target: SchedulingTarget,
-    refusals: Mapping[str, str],
-    cluster: Cluster,
-    unscaled: Problem | None,
+    target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster, pod: Object | None
 ) -> Problem | None:
     found = no_target.reason(target, cluster, moves=False, starts=True)
     if found is None:
@@ -384,6 +381,10 @@ def _other(
         return awaited
     reason = found.reason.replace("no other node", "no node", 1)
     ends = _ENDS.get(found.cause, _STAYS)
+    unscaled, tried = scale_ups.refused(pod, cluster), scale_ups.tried(pod, cluster)
+    if tried is not None:
+        reason = f"{reason}. {capital(tried.words)}"
+        ends = _STAYS if found.cause == ProblemCause.NO_ROOM else ends
     if unscaled is not None:
         reason = f"{reason}. {capital(unscaled.reason)}"
         if found.cause != ProblemCause.NO_ROOM or found.command:
@@ -391,4 +392,6 @@ def _other(
         remedy = f"{unscaled.remedy}; or {found.remedy}" if unscaled.remedy else found.remedy
         return Problem(f"{reason}. {_STAYS}", typed(remedy, unscaled.command), found.cause)
     remedy = typed(found.remedy, found.command)
+    if tried is not None and not found.command and found.cause == ProblemCause.NO_ROOM:
+        remedy = typed(tried.remedy or scale_ups.SEE_WHY, scale_ups.SHOWN, f"or {found.remedy}")
     return Problem(f"{reason}. {ends}", remedy, found.cause, brief=found.brief)

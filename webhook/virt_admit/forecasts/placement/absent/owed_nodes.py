@@ -26,6 +26,7 @@ from virt_admit.model.kubernetes.kinds import (
     MACHINE_DEPLOYMENT,
     MACHINE_SET,
     NODE,
+    Kind,
 )
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
@@ -35,16 +36,29 @@ from virt_admit.model.messages import command_of, cut_middle, shorten
 from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.node_updates.operators.paused_clusters import PausedCluster
 from virt_admit.model.problems import Problem
-from virt_admit.model.remediation import machine_drain, machine_starts, machines
+from virt_admit.model.remediation import bare_metal, machine_drain, machine_starts, machines
+from virt_admit.model.remediation.machine_starts import OverdueMachine
 
+_SCALED: Final = "machine.openshift.io/cluster-api-autoscaler-node-group-max-size"
+_SCALER: Final = "autoscaling.openshift.io/machineautoscaler"
+"""The annotations of a MachineSet that the cluster-autoscaler scales; the second one names the
+MachineAutoscaler that wrote the first (openshift/cluster-autoscaler-operator:pkg/controller/
+machineautoscaler). The minimum holds for the deletion of failed Machines too
+(kubernetes/autoscaler:cluster-autoscaler/cloudprovider/clusterapi/
+clusterapi_nodegroup.go#DeleteNodes, issue 9961).
+"""
 READS: Final[Reads] = union(
     unready_nodes.READS,
     paused_clusters.READS,
     stalled_machines.READS,
     machine_starts.READS,
+    bare_metal.RECORD_READS,
     {
         MACHINE: ("metadata.labels",),
-        MACHINE_SET: ("status.authoritativeAPI",),
+        MACHINE_SET: (
+            "status.authoritativeAPI",
+            *(f"metadata.annotations.{key}" for key in (_SCALED, _SCALER)),
+        ),
         NODE: ("metadata.labels",),
     },
 )
@@ -70,9 +84,10 @@ def _owed(cluster: Cluster) -> Iterator[Problem]:
             yield Problem(reason, typed("repair what it reports", about("describe", owner, kind)))
     if found := next_machine(cluster):
         yield found
-    for late in machine_starts.overdue_of_openshift(cluster):
+    refused = machine_starts.without_hosts(cluster)
+    for late in (*machine_starts.overdue_of_openshift(cluster), *refused):
         if late.certain and not _is_control_plane(late.machine):
-            yield Problem(late.why, typed(_PROVIDE, about("describe", late.machine, MACHINE)))
+            yield Problem(late.why, provided(late, MACHINE, cluster))
 
 
 def _unpause(paused: PausedCluster) -> str:
@@ -132,8 +147,32 @@ def next_machine(cluster: Cluster) -> Problem | None:
             return Problem(stalled.why, stalled.remedy)
     for late in stalled_machines.waiting(cluster):
         if not _is_control_plane(late.machine):
-            return Problem(late.why, typed(_PROVIDE, about("describe", late.machine, CAPI_MACHINE)))
+            return Problem(late.why, provided(late, CAPI_MACHINE, cluster))
     return None
+
+
+def provided(late: OverdueMachine, kind: Kind, cluster: Cluster) -> str:
+    """Return what lets a Machine become a node, with a command."""
+    see, short = about("describe", late.machine, kind), late.shortage
+    if short is None or not short.lasts:
+        return typed(_PROVIDE, see)
+    if short.record is not None:
+        return bare_metal.record_remedy(short.record, cluster)
+    owner = find(
+        cluster, MACHINE_SET, late.machine.namespace, late.machine.owned_by(MACHINE_SET.kind)
+    )
+    if owner is None or _SCALED not in owner.annotations:
+        return typed("register another BareMetalHost", see)
+    scaler = owner.annotations.get(_SCALER, "").rpartition("/")[2]
+    keeps = "which keeps the Machine until the host is there"
+    fewest = f"or raise minReplicas of MachineAutoscaler {scaler}, {keeps}" if scaler else ""
+    return typed(
+        "register another BareMetalHost, and let it become available before the "
+        "cluster-autoscaler scales up again (newer releases of it delete a Machine with an "
+        "errorMessage at once)",
+        see,
+        fewest,
+    )
 
 
 def _is_control_plane(machine: Object) -> bool:

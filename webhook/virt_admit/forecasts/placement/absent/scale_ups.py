@@ -17,19 +17,27 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock, events, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import MACHINE_AUTOSCALER, MACHINE_SET, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find_named
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import fields, find_named, grouped
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem
+from virt_admit.model.remediation import bare_metal
 
-READS: Final[Reads] = {POD: ("metadata.creationTimestamp",)}
+READS: Final[Reads] = union(
+    bare_metal.HOST_READS,
+    {
+        POD: ("metadata.creationTimestamp",),
+        MACHINE_AUTOSCALER: ("spec.maxReplicas", "spec.scaleTargetRef.name"),
+        MACHINE_SET: ("spec.replicas",),
+    },
+)
 _NOT: Final = "NotTriggerScaleUp"
 _PATIENCE: Final = timedelta(minutes=5)
 """The age of a pod before which the autoscaler may still find a node group, or count nodes."""
@@ -71,9 +79,23 @@ def _of_a_node(groups: Sequence[_NodeGroup]) -> str:
 
 def _raise(groups: Sequence[_NodeGroup]) -> str:
     full = names(each.name for each in groups if each.size >= each.most)
-    if full:
-        return f"raise the maximum of {full}, if for VMs"
-    return "raise the maximum of a node group for VMs that is reached"
+    return f"raise the maximum of {full or _SOME_GROUP}{', if for VMs' if full else ''}"
+
+
+_SOME_GROUP: Final = "a node group for VMs that is reached"
+
+
+def _full_sets(cluster: Cluster) -> str:
+    """Return the MachineAutoscalers of OpenShift whose MachineSet has the most Machines that it may
+    have, as ``maxReplicas 4 of MachineAutoscaler w``; empty: none is known."""
+    found = []
+    for each in sorted(cluster.known(MACHINE_AUTOSCALER), key=lambda one: one.full_name):
+        most, target = each.at("spec", "maxReplicas").integer, each.at("spec", "scaleTargetRef")
+        owner = fields(cluster, MACHINE_SET, each.namespace, target["name"].text)
+        size = owner.at("spec", "replicas").integer
+        if most is not None and size is not None and size >= most:
+            found.append(f"maxReplicas {most} of MachineAutoscaler {each.name}")
+    return names(found)
 
 
 def _of_cluster(_groups: Sequence[_NodeGroup]) -> str:
@@ -116,11 +138,69 @@ def refused(pod: Object | None, cluster: Cluster) -> Problem | None:
     groups = cluster.cached(_groups)
     said_of = f" (node groups: {names(map(str, groups), _LONGEST)})" if groups else ""
     remedy = ", or ".join(dict.fromkeys(way(groups) for has, way in _WAYS if has.search(words)))
+    if _SOME_GROUP in remedy and (full := _full_sets(cluster)):
+        remedy = remedy.replace(f"the maximum of {_SOME_GROUP}", f"{full}, if for VMs")
     reason = f"{reason}: {words}" if words else reason
-    return Problem(f"{reason}{said_of}", remedy, command="" if groups else _SHOWN)
+    return Problem(f"{reason}{said_of}", remedy, command="" if groups else SHOWN)
 
 
-_SHOWN: Final = shell(
+class ScaleUps(NamedTuple):
+    """What the cluster-autoscaler has done for a pod that still waits."""
+
+    words: str
+    """``the cluster-autoscaler has scaled up 7 times in 55 min for it (MachineSet … 3->4 (max: 8)),
+    and no node has come``."""
+    remedy: str
+    """Empty: what keeps the nodes from coming is not known."""
+
+
+def tried(pod: Object | None, cluster: Cluster) -> ScaleUps | None:
+    """Return that the cluster-autoscaler has added nodes for a pod again and again, and none came;
+    None: it has not, or may be about to succeed.
+
+    A scale-up that succeeds is one: the autoscaler counts the node that comes for the pod.
+    """
+    found = entry(cluster, _triggers, (pod.namespace, pod.name)) if pod is not None else None
+    times = sum(map(events.times_of, found or ()))
+    begin = min(filter(None, map(events.begin_of, found or ())), default=None)
+    lasts = clock.elapsed(begin, cluster)
+    if not found or times < _OFTEN or lasts is None or lasts < _RECENT:
+        return None
+    last = clock.elapsed(events.time_of(found[-1]), cluster)
+    if last is None or last > _RECENT:
+        return None
+    groups = _SCALED.search(events.message(found[-1]))
+    which = f" ({cut_middle(groups[1], _LONGEST)})" if groups else ""
+    words = (
+        f"the cluster-autoscaler has scaled up {times} times in {clock.duration(lasts)} for it"
+        f"{which}, and no node has come"
+    )
+    of = _MACHINE_SET.match(groups[1]) if groups else None
+    taken = bare_metal.all_taken(of[1], cluster) if of else ""
+    if not taken:
+        return ScaleUps(words, "")
+    remedy = "register another BareMetalHost, and let it become available before the next scale-up"
+    return ScaleUps(f"{words}: {taken}", remedy)
+
+
+_OFTEN: Final = 3
+_MACHINE_SET: Final = re.compile(r"MachineSet/([a-z0-9-]{1,63})/")
+_SCALED: Final = re.compile(r"\[\{(.{1,400}?)\}\]")
+
+
+def _triggers(cluster: Cluster) -> Mapping[tuple[str, str], list[Object]]:
+    """Return the events of scale-ups for each pod, the oldest first."""
+    said = sorted(events.known(POD.kind, "TriggeredScaleUp", cluster), key=_time)
+
+    def place(event: Object) -> tuple[str, str]:
+        of = event["involvedObject"]
+        return of["namespace"].text or "", of["name"].text or ""
+
+    return grouped(said, place)
+
+
+SEE_WHY: Final = "see in the log of the cluster-autoscaler why no node came of its scale-ups"
+SHOWN: Final = shell(
     *("kubectl", "get", "configmap", "-A", "--field-selector"),
     *(f"metadata.name={_STATUS}", "-o", "yaml"),
 )

@@ -132,8 +132,8 @@ def here(cluster: Cluster) -> Sequence[StalledMachine]:
 
 
 def waiting(cluster: Cluster) -> Sequence[OverdueMachine]:
-    """Return the Machines that are to become nodes of this cluster and have none for some time,
-    the oldest first.
+    """Return the Machines that are to become nodes of this cluster and have none for some time, or
+    have failed, the oldest first.
     """
     own = cluster.cached(clusters)
     found = [
@@ -142,7 +142,8 @@ def waiting(cluster: Cluster) -> Sequence[OverdueMachine]:
         if not machine.deleted
         and cluster_of(machine) in own
         and not machine_nodes.node_name(machine, cluster)
-        if (age := clock.age(machine, cluster)) is not None and age >= _PATIENCE
+        if (age := clock.age(machine, cluster)) is not None
+        and (age >= _PATIENCE or machine_starts.failure(machine))
     ]
     found.sort(key=lambda each: (-each[0], each[1].full_name))
     return [machine_starts.described(machine, cluster) for _, machine in found]

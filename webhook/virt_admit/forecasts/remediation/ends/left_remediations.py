@@ -32,7 +32,7 @@ from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import capital, names
 from virt_admit.model.remediation.fence_taints import NODE_NAME
 
-_TIMED_OUT: Final = "remediation.medik8s.io/nhc-timed-out"
+TIMED_OUT: Final = "remediation.medik8s.io/nhc-timed-out"
 _KINDS: Final[dict[str, Kind]] = {kind.kind: kind for kind in (SNR, FAR, MDR)}
 """A Metal3Remediation is not among them: it deletes the node, and makes it again."""
 _SETTLED: Final = timedelta(minutes=30)
@@ -47,7 +47,7 @@ READS: Final[Reads] = union(
     dict.fromkeys(
         _KINDS.values(),
         (
-            *(f"metadata.annotations.{key}" for key in (NODE_NAME, _TIMED_OUT)),
+            *(f"metadata.annotations.{key}" for key in (NODE_NAME, TIMED_OUT)),
             *("metadata.creationTimestamp", "metadata.deletionTimestamp"),
             *("metadata.finalizers", "metadata.ownerReferences"),
             *CONDITIONS,
@@ -152,7 +152,7 @@ _REFUSED_TOO: Final = "so that the webhook of the check refuses its deletion and
 
 def _words(obj: Object) -> str:
     """Return an object with what its remediation has come to."""
-    ended = " (timed out)" if _TIMED_OUT in obj.annotations else ""
+    ended = " (timed out)" if TIMED_OUT in obj.annotations else ""
     ends = " (being deleted)" if obj.deleted else ended
     return f"{obj.kind} {obj.full_name}{ends}"
 

@@ -143,13 +143,13 @@ def _short_start(check: HealthCheck, deployment: Object, cluster: Cluster) -> It
     reason = (
         f"MachineHealthCheck {check.obj.full_name} {acts} each new Machine of "
         f"MachineDeployment {deployment.full_name} in a loop: {short.words}"
-    ) + (f". It has done so with {names(undone)}" if undone else "")
+    ) + (f". It has done so with {names(undone)}" if undone and not short.seen else "")
     remedy = typed(
         f"Set its start-up time-out to {format_duration(short.enough)} or more",
         about("edit", check.obj, CAPI_MHC),
     )
     found = Obstacle(reason, remedy, problem_of(ProblemCause.START_TOO_SHORT, check.obj))
-    yield _ShortStart(found, certain=short.certain or bool(undone))
+    yield _ShortStart(found, certain=bool(undone) or (short.certain and not short.seen))
 
 
 def _key(deployment: Object) -> tuple[str, str]:

@@ -13,7 +13,7 @@ metal3-io/cluster-api-provider-metal3:baremetal/metal3machine_manager.go (the pr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -57,7 +57,13 @@ READS: Final[Reads] = union(
         CAPI_CLUSTER: ("spec.paused",),
         CAPI_MACHINE_SET: (
             f"metadata.labels.{_DEPLOYMENT}",
-            *("spec.replicas", "status.replicas", ".".join(_DELETION), ".".join(_OLDER)),
+            *(
+                "spec.clusterName",
+                "spec.replicas",
+                "status.replicas",
+                ".".join(_DELETION),
+                ".".join(_OLDER),
+            ),
         ),
         BARE_METAL_HOST: ("spec.consumerRef", "status.poweredOn", "status.provisioning.state"),
     },
@@ -126,7 +132,7 @@ def _every(cluster: Cluster) -> Mapping[str, OrphanedNode]:
 
 
 def _of(node: Object, cluster: Cluster) -> OrphanedNode | None:
-    kind, space, name = _machine(node)
+    kind, space, name = _machine(node) if _is_marked(node) else _unmarked(node, cluster)
     if not name or not node_health.silence_now(node.name, cluster):
         return None
     lasts = clock.since(node.condition("Ready")["lastTransitionTime"].text, cluster)
@@ -134,14 +140,17 @@ def _of(node: Object, cluster: Cluster) -> OrphanedNode | None:
         return None
     if not is_absent(cluster, kind, space, name) or _is_named(node, kind, cluster):
         return None
+    given = node.annotations.get(_SET) or ("" if _is_marked(node) else name[:-_SUFFIX])
+    made = find(cluster, CAPI_MACHINE_SET, space, given)
     own = node.annotations.get(_CLUSTER, "")
+    if not _is_marked(node) and made is not None:
+        own = made.at("spec", "clusterName").text or ""
     above = find(cluster, CAPI_CLUSTER, space, own) if kind is CAPI_MACHINE else None
     unread = kind is CAPI_MACHINE and above is None and unlisted(cluster, CAPI_CLUSTER)
     if unread or (above is not None and above.at("spec", "paused").boolean):
         return None  # its Machines are perhaps moved to another cluster
     if (kind, space, own) not in cluster.cached(_present):
         return None
-    made = find(cluster, CAPI_MACHINE_SET, space, node.annotations.get(_SET))
     said, is_off = _host(node, name, cluster)
     if not is_off and _may_run(node, cluster):
         return None
@@ -170,6 +179,39 @@ def _machine(node: Object) -> tuple[Kind, str, str]:
     return MACHINE, space, name
 
 
+def _is_marked(node: Object) -> bool:
+    return machine_nodes.CAPI_OWNER in node.annotations or machine_nodes.OWNER in node.annotations
+
+
+def _unmarked(node: Object, cluster: Cluster) -> tuple[Kind, str, str]:
+    """Return the same of a Node that joined when its Machine was deleted already, so that Cluster
+    API never marked it; empty: that is not so.
+
+    It has the name that a MachineSet gives a Machine, and the other nodes of that set have the
+    names of theirs (:core/reconcilers/machineset/machineset_controller.go#computeDesiredMachine).
+    """
+    made = cluster.cached(_naming_sets).get(node.name[:-_SUFFIX])
+    if made is None or _ENDING.fullmatch(node.name[-_SUFFIX:]) is None:
+        return CAPI_MACHINE, "", ""
+    return CAPI_MACHINE, made.namespace, node.name
+
+
+def _naming_sets(cluster: Cluster) -> Mapping[str, Object]:
+    """Return the MachineSets whose nodes have the names of their Machines, by name."""
+    same = {
+        (each.namespace, each.name[:-_SUFFIX])
+        for kind, each, name in cluster.cached(_placed)
+        if kind is CAPI_MACHINE and name == each.name
+    }
+    every = cluster.known(CAPI_MACHINE_SET)
+    return {each.name: each for each in every if (each.namespace, each.name) in same}
+
+
+_SUFFIX: Final = 6
+"""Characters that a MachineSet adds to its name, with the hyphen."""
+_ENDING: Final = re.compile(r"-[a-z0-9]{5}")
+
+
 def _is_named(node: Object, kind: Kind, cluster: Cluster) -> bool:
     """Return whether another Machine has a Node, by its name or by the id of its provider."""
     own = node.at("spec", "providerID").text
@@ -193,11 +235,19 @@ def _present(cluster: Cluster) -> frozenset[tuple[Kind, str, str]]:
     """
     return frozenset(
         (kind, each.namespace, owner)
-        for kind in (CAPI_MACHINE, MACHINE)
-        for each in cluster.known(kind)
-        if find(cluster, NODE, "", machine_nodes.node_name(each, cluster)) is not None
+        for kind, each, name in cluster.cached(_placed)
+        if find(cluster, NODE, "", name) is not None
         for owner in ("", each.at("spec", "clusterName").text or "")
     )
+
+
+def _placed(cluster: Cluster) -> Sequence[tuple[Kind, Object, str]]:
+    """Return the known Machines with the names of their Nodes."""
+    return [
+        (kind, each, machine_nodes.node_name(each, cluster))
+        for kind in (CAPI_MACHINE, MACHINE)
+        for each in cluster.known(kind)
+    ]
 
 
 def _replicas(made: Object | None) -> str:

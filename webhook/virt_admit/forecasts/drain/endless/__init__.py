@@ -1,0 +1,1 @@
+"""What makes a drain go on without an end although nothing refuses an eviction."""

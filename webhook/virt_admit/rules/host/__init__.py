@@ -1,0 +1,1 @@
+"""Rules about the hosts of bare metal."""
