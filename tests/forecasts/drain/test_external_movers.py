@@ -7,7 +7,7 @@ from tests.forecasts.drain.test_control_path import NODES, drained, guest, machi
 from tests.forecasts.drain.vm_motion import ago
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.drain_plan import plan
-from virt_admit.forecasts.drain.states import external_movers
+from virt_admit.forecasts.drain.external import external_movers
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.drain.workload_updates import EVICT, Reach
 from virt_admit.model.kubernetes.cluster import Snapshot

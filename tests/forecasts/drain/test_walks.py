@@ -2,8 +2,8 @@
 
 from tests.builders import manifest
 from virt_admit.forecasts.drain import vmi_evictions
+from virt_admit.forecasts.drain.external import external_movers
 from virt_admit.forecasts.drain.guests import frozen_guests
-from virt_admit.forecasts.drain.states import external_movers
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 CAPK = "capk.cluster.x-k8s.io/kubevirt-machine-"

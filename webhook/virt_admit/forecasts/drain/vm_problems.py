@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.external import acting_owners, external_movers
 from virt_admit.forecasts.drain.guests import changed_disks
-from virt_admit.forecasts.drain.states import acting_owners, external_movers, stuck_starts
+from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster

@@ -250,12 +250,7 @@ def _run(
     unseen += [*chain.from_iterable(waits.values()), *rollouts.doubts(driver, pools, cluster)]
     told = {*waits, *pool_obstacles.doubted_nodes(begun, cluster), *(stop.node for stop in late)}
     unseen += upgrade_progress.stalled(begun, plan, pools, options.node_minutes, told, cluster)
-    unseen += [
-        f"{row.vmi.full_name}: {row.reason}"
-        for node in left
-        for row in node.undecided
-        if row.vmi.full_name not in row.unseen  # else that names it
-    ]
+    unseen += _undecided(left)
     if unseen:
         return _unknown(driver, plan, kept, unseen, late, so_far, pools)
     waiting = upgrade_progress.without_late(pools, [stop.node for stop in late])
@@ -272,6 +267,16 @@ def _run(
     progress("trying other settings")
     faster = savings.faster(world, runs[1], savings.one_by_one(plan, cluster), in_order)
     return replace(result, faster=tuple(faster))
+
+
+def _undecided(nodes: Iterable[NodePlan]) -> list[str]:
+    """Return the VMs whose outcome is not known, and why, unless what is unseen names them."""
+    return [
+        f"{row.vmi.full_name}: {row.reason}"
+        for node in nodes
+        for row in node.undecided
+        if row.vmi.full_name not in row.unseen
+    ]
 
 
 def _by_load(plan: Plan) -> list[str]:

@@ -8,8 +8,8 @@ administrator restarts it.
 restart also updates it.
 """
 
+from virt_admit.forecasts.drain.external import external_movers
 from virt_admit.forecasts.drain.guests import changed_disks
-from virt_admit.forecasts.drain.states import external_movers
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rule, union
 

@@ -9,8 +9,8 @@ update these VMs.
 """
 
 from virt_admit.forecasts.drain import workload_updates
+from virt_admit.forecasts.drain.external import external_movers
 from virt_admit.forecasts.drain.guests import changed_disks
-from virt_admit.forecasts.drain.states import external_movers
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis

@@ -1,0 +1,1 @@
+"""VMs with the eviction strategy ``External``: who moves them, and whether that acts."""
