@@ -19,7 +19,9 @@ RISKS = {
         rf"(?:{_BUDGET})\b[^.!?|]{{0,120}}{_WEAKEN} "
         r"(?:it|them|the others?|one of)\b"
     ),
-    "force-delete a pod": r"\bforce[- ]delet\w+|--grace-period[= ]0",
+    "force-delete a pod": (
+        r"\bforce[- ]delet\w+|\b(?:kubectl|pods?)\b[^;]{0,200}--grace-period[= ]0"
+    ),
     "touch a migration in post-copy": (
         rf"{_TOUCH}[^.!?]{{0,40}}\b(?:{_MIGRATION})\b[^.!?]{{0,40}}\bpost-?copy\b"
         rf"|\bpost-?copy\b[^.!?]{{0,60}}{_TOUCH} (?:the |its |that )?(?:{_MIGRATION})\b"

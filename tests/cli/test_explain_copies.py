@@ -7,6 +7,7 @@ import pytest
 from tests.builders import manifest
 from tests.cli.explain_vm_cases import WORLD, Explainer
 
+MADE = "2020-01-01T00:00:00Z"
 _REFUSED = 'admission webhook "guard.example.com" denied the request: no owner label'
 
 
@@ -21,7 +22,7 @@ def _restore(target: str, **status: object):
         "VirtualMachineRestore",
         "again",
         "shop",
-        metadata={"creationTimestamp": "2020-01-01T00:00:00Z"},
+        metadata={"creationTimestamp": MADE},
         spec={
             "target": {"kind": "VirtualMachine", "name": target},
             "virtualMachineSnapshotName": "monday",
@@ -79,3 +80,57 @@ def test_a_vm_that_a_restore_locks_is_not_to_be_started(explain):
     assert "KubeVirt does not start it before restore again ends: for " in text
     assert "no owner label" in text
     assert "virtctl start" not in text
+
+
+@pytest.mark.parametrize(
+    ("mode", "complete", "told", "starts"),
+    [
+        ("WaitForFirstConsumer", False, "so both wait for each other without end", True),
+        ("Immediate", False, "and is under way for ", False),
+        ("WaitForFirstConsumer", True, "as it is meant to be: with run strategy Halted", True),
+    ],
+)
+def test_a_vm_that_harvester_restores_is_off_for_that(explain, mode, complete, told, starts):
+    vm = manifest(
+        "kubevirt.io/v1",
+        "VirtualMachine",
+        "db",
+        "shop",
+        metadata={"annotations": {"restore.harvesterhci.io/name": "back"}},
+        spec={
+            "runStrategy": "Halted",
+            "template": {
+                "spec": {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "new"}}]}
+            },
+        },
+        status={
+            "printableStatus": "Stopped",
+            "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": MADE}],
+        },
+    )
+    restore = manifest(
+        "harvesterhci.io/v1beta1",
+        "VirtualMachineRestore",
+        "back",
+        "shop",
+        metadata={"creationTimestamp": MADE},
+        spec={"target": {"kind": "VirtualMachine", "name": "db"}},
+        status={
+            "complete": complete,
+            "restores": [{"persistentVolumeClaimSpec": {"metadata": {"name": "new"}}}],
+        },
+    )
+    claim = manifest(
+        "v1",
+        "PersistentVolumeClaim",
+        "new",
+        "shop",
+        spec={"storageClassName": "late"},
+        status={"phase": "Pending"},
+    )
+    late = manifest("storage.k8s.io/v1", "StorageClass", "late", volumeBindingMode=mode)
+    _, text = explain(*WORLD[:2], vm, restore, claim, late, flags=("-n", "shop"), form="text")
+
+    assert told in text
+    assert ("virtctl start" in text) is starts
+    assert ("VirtualMachineRestore back of Harvester" in text) is not complete

@@ -47,6 +47,7 @@ def test_no_message_of_a_rule_gives_risky_advice():
         ),
         ("the node deleted, or the pod force-deleted", "force-delete a pod"),
         ("kubectl delete pod db --force --grace-period=0", "force-delete a pod"),
+        ("end the old pod with --grace-period 0", "force-delete a pod"),
         ("Delete the migration if it hangs in post-copy.", "touch a migration in post-copy"),
         ("It runs in post-copy: cancel the migration.", "touch a migration in post-copy"),
     ],
@@ -59,6 +60,7 @@ def test_each_risk_is_recognized(text, name):
 @pytest.mark.parametrize(
     "text",
     [
+        "end it as a power cut would (virtctl stop db -n shop --force --grace-period=0)",
         "Never delete the budget: it protects the last copy.",
         "Longhorn deletes the budget once its volumes have left.",
         "A budget refuses the pod. Add a replica, or set maxUnavailable: 1.",

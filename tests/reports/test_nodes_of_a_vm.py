@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from virt_admit.forecasts.drain.vm_events import EventEffect
+from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.vm import repetitions, text
 
 LOST = "NetworkAttachmentDefinition shop/vlan1 does not exist"
@@ -36,3 +37,20 @@ def test_a_network_that_does_not_exist_is_not_the_fault_of_a_node(reason, told):
         events=[SimpleNamespace(outcome=EventEffect.NOT_RUNNING, reason=reason)]
     )
     assert repetitions.refusal_is_told(LOST, "a", report) is told
+
+
+@pytest.mark.parametrize(
+    ("other", "left"), [("one node can run it, or set None.", 1), ("two nodes can run it.", 2)]
+)
+def test_a_rule_speaks_once_of_a_vm_and_its_vmi(other, left):
+    words = {
+        "VirtualMachine/shop/db": "one node can run it.",
+        "VirtualMachineInstance/shop/db": other,
+    }
+    judged = [
+        JudgedRule("vm-single-candidate-node", "warn", "", obj, "spec", message)
+        for obj, message in words.items()
+    ]
+    event = SimpleNamespace(event="drain", outcome="blocks", reason="it runs", remedy="")
+    report = SimpleNamespace(rules=judged, events=[event], volumes=(), notes=(), control=())
+    assert len(repetitions.rules(report, ())) == left

@@ -227,6 +227,16 @@ def test_a_node_selector_that_no_node_has():
     )
 
 
+def test_a_label_alone_does_not_help_where_memory_is_missing_too():
+    items = plain()
+    for name in WORKERS:
+        find(items, "Node", name)["status"]["allocatable"]["memory"] = "1Gi"
+
+    assert waiting(items, spec={"nodeSelector": {"disk": "fast"}}).remedy.startswith(
+        "free the missing memory on another node first, then set the label disk=fast on another"
+    )
+
+
 def test_nodes_without_room():
     found = waiting(plain(memory="1Gi"))
 

@@ -280,7 +280,7 @@ NODES: Mapping[str, Expected] = {
     "Harvester with one failed evacuation": {
         0: ("a, drained by Harvester. 2 VMs and 0 pods left", "shop/web marked: migrates"),
         90: ("shop/db has left to b; 1 VM and 0 pods left",),
-        150: ("shop/web marked → stopping: stays stopped", "screen: kubectl patch vm web -n shop"),
+        150: ("shop/web marked → stopping: stays stopped", "screen: virtctl start web -n shop"),
         200: ("shop/web has left; 0 VMs and 0 pods left", DONE),
     },
     "update of KubeVirt itself": {

@@ -16,6 +16,7 @@ from virt_admit.model.kubevirt.instances.lifecycle import Eviction, Then
 from virt_admit.model.kubevirt.instances.vms import EVICTION_STRATEGIES, RUN_STRATEGIES
 from virt_admit.rules import load_rules
 
+T = "2026-11-01T00:00:00Z"
 EVICTIONS = {
     ("None", True): Eviction.SHUTS_DOWN,
     ("None", False): Eviction.SHUTS_DOWN,
@@ -108,7 +109,7 @@ def test_what_comes_back_after_a_drain(strategy, comes):
     assert found.remedy.endswith("kubectl delete vmi db -n shop") is (strategy == "Once")
 
     assert (found.comes, found.why) == (comes, f"runStrategy {strategy}")
-    assert bool(found.remedy) is not comes
+    assert bool(found.remedy) is (strategy in ("RerunOnFailure", "Manual", "Once"))
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,29 @@ def test_running_stands_for_a_strategy(running, comes):
     owner = manifest(KUBEVIRT, "VirtualMachine", "db", NAMESPACE, spec={"running": running})
 
     assert vmis.comes_back(vmi(), complete(owner)).comes is comes
+
+
+@for_each(
+    "strategy, remedy, lost",
+    [
+        (strategy, remedy, lost)
+        for lost in (False, True)
+        for strategy, remedy in (
+            ("Halted", ""),
+            ("Manual", "if it is to run again, start it when it has stopped: virtctl start db"),
+            ("RerunOnFailure", "if it is to run again, start it when it has stopped: virtctl "),
+            ("Once", ""),
+        )
+    ],
+)
+def test_a_vm_that_was_stopped_is_not_told_to_run(strategy, remedy, lost):
+    stopped = Object({**vmi().data, "metadata": {**vmi().data["metadata"], "deletionTimestamp": T}})
+    found = vmis.comes_back(stopped, complete(vm(strategy)), lost=lost)
+
+    assert found.comes is (strategy == "Once")
+    assert "Always" not in found.remedy
+    assert found.remedy.startswith(remedy)
+    assert bool(found.remedy) is bool(remedy)
 
 
 @pytest.mark.parametrize(

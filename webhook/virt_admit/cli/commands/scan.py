@@ -44,7 +44,7 @@ from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.reader import DocumentError
 from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.drain.drain_plan import plan
-from virt_admit.forecasts.drain.guests import failing_probes
+from virt_admit.forecasts.drain.guests import ending_guests, failing_probes
 from virt_admit.forecasts.outage import explanation, failover_figures, outages
 from virt_admit.forecasts.upgrade import estimate_basis
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, rehearse
@@ -311,8 +311,8 @@ class _Scan:
             refusals = cluster_updates.refusals(cluster)
             refused = (f"{cluster_updates.NAME}: {each}" for each in refusals)
             said = (*report.messages, *refused)  # a rule judges these
-            notes = (*failing_probes.notes(cluster), *reported.of_cluster(cluster, said))
-            report = report._replace(reported=notes)
+            guests = (*failing_probes.notes(cluster), *ending_guests.notes(cluster))
+            report = report._replace(reported=(*guests, *reported.of_cluster(cluster, said)))
         if self.writes_pages:
             report = report._replace(drains={"": drains(cluster, self._is_selected)})
         complete = is_complete(report, cluster, judged_kinds)
@@ -437,7 +437,7 @@ def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str
         raise click.ClickException(f"--metrics {target}: {error_text(error)}") from None
 
 
-_NOTED: Final = union(reported.REPORTING, failing_probes.READS)
+_NOTED: Final = union(reported.REPORTING, failing_probes.READS, ending_guests.READS)
 _OF_A_SNAPSHOT: Final = union(READS, dict.fromkeys(explanation.LOOKS_UP, ()))
 """What ``drain``, ``upgrade`` and ``explain`` read of a snapshot."""
 

@@ -71,6 +71,14 @@ def stops(vmi: Object, cluster: Cluster) -> str:
     return found if node is not None and node.annotation(REQUESTED).present else ""
 
 
+def may_have_stopped(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether a VMI ends on a node that Harvester was asked to drain: a forced drain stops
+    the VMs that cannot migrate.
+    """
+    node = find(cluster, NODE, "", vmi.at("status", "nodeName").text)
+    return vmi.deleted and node is not None and node.annotation(REQUESTED).present
+
+
 def reason(found: str) -> str:
     """Return what Harvester does to a VM with this strategy."""
     return f"Harvester's maintenance mode shuts it down ({LABEL}: {found}), {_AFTERWARDS[found]}"

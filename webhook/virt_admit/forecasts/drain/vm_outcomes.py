@@ -22,7 +22,7 @@ from virt_admit.forecasts.drain import (
     vmi_evictions,
 )
 from virt_admit.forecasts.drain.budgets import mutual_drains
-from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
+from virt_admit.forecasts.drain.guests import changed_disks, ending_guests, paused_guests
 from virt_admit.forecasts.drain.states import (
     dying_pods,
     lost_launchers,
@@ -54,6 +54,7 @@ READS: Final = union(
     migration_doubts.READS,
     vm_states.READS,
     lost_launchers.READS,
+    ending_guests.READS,
     vm_problems.READS,
     harvester_maintenance.READS,
     removed_operators.READS,
@@ -251,11 +252,11 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     stuck = dying_pods.overdue(vmi, cluster)
     if stuck is not None:
         return _Verdict.blocks(stuck)
-    ends = "it is being stopped already" if vmi.deleted else _ENDS.get(state.state)
+    ends = ending_guests.of_stopped(vmi, cluster) if vmi.deleted else _ENDS.get(state.state)
     if ends is not None:
-        return _shut_down(
-            vmi, cluster, find, ends, lost=not vmi.deleted and state.state is State.GONE
-        )
+        lost = not vmi.deleted and state.state is State.GONE
+        verdict = _shut_down(vmi, cluster, find, ends.reason, lost=lost)
+        return verdict._replace(remedy=ends.remedy or verdict.remedy)
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)
     evicted = vm_problems.with_mover(vmi_evictions.reaction(vmi, cluster), vmi, cluster)
@@ -285,7 +286,10 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _Verdict.unread(blind, may_stop=False)
 
 
-_ENDS: Final = {State.ENDED: "its guest has just ended", State.GONE: lost_launchers.REASON}
+_ENDS: Final = {
+    State.ENDED: Problem("its guest has just ended", ""),
+    State.GONE: Problem(lost_launchers.REASON, ""),
+}
 
 
 def _not_migrated(
@@ -459,12 +463,8 @@ def _shut_down(
 
 
 def _in_maintenance(vmi: Object, strategy: str) -> _Verdict:
-    outcome = _IN_MAINTENANCE[strategy]
-    remedy = (
-        typed("start it afterwards", typed_remedies.starts_again(vmi))
-        if outcome is VmOutcome.STOPS
-        else ""
-    )
+    outcome, start = _IN_MAINTENANCE[strategy], typed_remedies.starts_again(vmi)
+    remedy = typed("start it afterwards", start) if outcome is VmOutcome.STOPS else ""
     return _Verdict(outcome, harvester_maintenance.reason(strategy), remedy)
 
 

@@ -88,6 +88,7 @@ FIELDS: Final = (
         "spec.desireState",
         "spec.replicas",
         "spec.replicationState",
+        "spec.terminationGracePeriodSeconds",
         f"spec.template.spec.nodeSelector.{HOSTNAME}",
     ),
     *(
@@ -455,9 +456,15 @@ def _deletion(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     deleted = obj.metadata["deletionTimestamp"].text
     held = [text for each in obj.metadata["finalizers"].items() if (text := each.text)]
     lasts = clock.since(deleted, cluster)
-    if deleted and held and lasts is not None and lasts > _SETTLED:
+    if deleted and held and lasts is not None and lasts > _SETTLED + _grace(obj):
         node = obj.at("status", "nodeName").text
         of = f" (node {node})" if node and obj.kind != POD.kind else ""
         lasting = clock.duration(lasts)
         kept = f"is being deleted for {lasting}{of}, and kept by finalizer {', '.join(held)}"
         yield Complaint.of(obj, kept, "", clock.instant(deleted))
+
+
+def _grace(obj: Object) -> timedelta:
+    """Return how long the guest of a VMI may take to shut down: its finalizers stay until then."""
+    grace = obj.at("spec", "terminationGracePeriodSeconds").integer
+    return timedelta(seconds=clock.bounded(grace or 0) if obj.kind == VMI.kind else 0)

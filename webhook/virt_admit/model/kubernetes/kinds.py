@@ -347,6 +347,9 @@ IP_CLAIM: Final = Kind(
 BARE_METAL_HOST: Final = Kind("metal3.io", ("v1alpha1",), "baremetalhosts", "BareMetalHost")
 HARVESTER_UPGRADE: Final = Kind(*_HARVESTER("Upgrade"))
 HARVESTER_SETTING: Final = Kind(*_HARVESTER("Setting"), namespaced=False)
+HARVESTER_RESTORE: Final = Kind(
+    *_HARVESTER("VirtualMachineRestore"), numerous=True, not_at_admission=True
+)
 UPGRADE_PLAN: Final = Kind(
     "management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False
 )

@@ -100,8 +100,16 @@ _FLAGS: Final[Mapping[str, str]] = {
 
 
 def next_step(state: str | None) -> str:
-    """Return what comes at the end of a state: KubeVirt cancels a copy at its timeout."""
-    return "timeout" if state == State.RUNNING else "next step"
+    """Return what comes at the end of a state: KubeVirt cancels a copy at its timeout, and kills a
+    guest that has not shut down in its time.
+    """
+    return _STEPS.get(state or "", "next step")
+
+
+_STEPS: Final[Mapping[str, str]] = {
+    State.RUNNING: "timeout",
+    State.STOPPING: "forced end of its guest",
+}
 
 
 def state_words(state: str, flags: Collection[str]) -> str:

@@ -41,7 +41,7 @@ def check(obj: Object, context: Context) -> Findings:
         except Unseen as unseen:
             yield unseen
             continue
-        if not after.comes:
+        if not after.comes and not vmi.deleted:  # else a user has stopped it already
             stopped.append(vmi)
             told.append(f"{vmi.full_name} ({after.why})")
     if stopped:

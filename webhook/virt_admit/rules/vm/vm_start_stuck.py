@@ -7,7 +7,9 @@ placed or started, or for virt-handler. The VM looks as if it were starting. A V
 strategy ``Manual`` or ``Once`` whose VMI has failed, as after a restart of the kubelet that rejects
 running pods, stays down until it is started.
 
-Harvester sets a VM to ``Halted`` if a quota has no room for its pod, and never starts it again.
+Harvester sets a VM to ``Halted`` if a quota has no room for its pod, and never starts it again. It
+does so, too, for a restore, which starts the VM once its new claims are bound. A StorageClass with
+``WaitForFirstConsumer`` binds them only when the VM starts.
 
 **Fix.** Remove what the finding names. After a copy that did not end, name the former claim in the
 VM again: the copy lacks data. Do not start the VM with the copy, and do not remove
@@ -64,7 +66,7 @@ def _reads() -> Reads:
 def check(vm: Object, context: Context) -> Findings:
     strategy = vms.run_strategy(vms.vm_spec(vm)) or ""
     to_start = lifecycle.start_again(strategy, vm.name, vms.namespace_of(vm))
-    halted = down_vms.halted_by_quota(vm)
+    halted = down_vms.halted_by_quota(vm) or down_vms.restored(vm)
     if not down_vms.should_run(vm) and to_start is None and not halted:
         return
     vmi = context.cluster.get(VMI, vms.namespace_of(vm), vm.name)

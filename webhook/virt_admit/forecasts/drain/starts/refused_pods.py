@@ -17,6 +17,7 @@ from typing import Final
 from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.drain.control.webhook_reach import STARTS, Webhook
 from virt_admit.forecasts.drain.starts.devices import unpermitted_devices
+from virt_admit.forecasts.drain.starts.storage import denied_states
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.placement.refusals import exceeded_quotas, overcommitted_memory
 from virt_admit.model.commands import about, and_then, argument, kubectl, shell, typed, virtctl
@@ -44,6 +45,7 @@ READS: Final[Reads] = union(
     unpermitted_devices.READS,
     exceeded_quotas.READS,
     overcommitted_memory.READS,
+    denied_states.READS,
     {VM: (f"metadata.annotations.{down_vms.HALTED}", "spec.runStrategy", *CONDITIONS)},
 )
 
@@ -66,7 +68,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         return _unanswered(vmi, called[1], cluster)
     if unpermitted := unpermitted_devices.problem(said, cluster):
         return unpermitted
-    begin = "virt-controller cannot create its pod: "
+    begin = f"{_begin(vmi, cluster)}: "
     if exceeded := exceeded_quotas.of(said, vms.namespace_of(vmi), cluster=cluster):
         return Problem(f"{begin}{exceeded.words}", exceeded.remedy, ProblemCause.NOT_REPORTED)
     if divided := overcommitted_memory.of(vmi, said, cluster):
@@ -83,6 +85,17 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     adds = _adders(vmi, why, cluster) if forbidden is not None else ""
     reason, brief = (f"{begin}{cut_middle(why, most)}{adds}" for most in (_LONGEST, _BRIEF))
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
+
+
+def _begin(vmi: Object, cluster: Cluster | None = None) -> str:
+    """Return what virt-controller cannot create for a VMI.
+
+    Without a cluster, return the short words.
+    """
+    what = "its pod"
+    if denied_states.is_of(vmi):
+        what = denied_states.words(vmi, cluster) if cluster is not None else denied_states.WHAT
+    return f"virt-controller cannot create {what}"
 
 
 def halted(vm: Object, cluster: Cluster) -> Problem | None:
@@ -169,19 +182,19 @@ def _denied(vmi: Object, webhook: str, words: str, cluster: Cluster) -> Problem:
     """
     found = service_callers.configurations(webhook, cluster)
     of = f" ({service_callers.titles(found)})" if found else ""
-    begin = f"virt-controller cannot create its pod: webhook {webhook}{of} denied it"
+    denied = f": webhook {webhook}{of} denied it"
     reason, brief = (
-        f"{begin}: {cut_middle(words, most)}" if words else begin for most in (_LONGEST, _BRIEF)
+        f"{begin}{denied}: {cut_middle(words, most)}" if words else f"{begin}{denied}"
+        for begin, most in ((_begin(vmi, cluster), _LONGEST), (_begin(vmi), _BRIEF))
     )
     ip = _conflicting_ip(words, cluster)
     if ip is None:
         quoted = f'admission webhook "{webhook}" denied the request: {words}'
-        return Problem(
-            reason,
-            pod_refusals.remedy(vmi, quoted, cluster),
-            ProblemCause.NOT_REPORTED,
-            brief=brief,
-        )
+        if denied_states.is_of(vmi):
+            remedy = denied_states.remedy(vmi, webhook, words, cluster)
+        else:
+            remedy = pod_refusals.remedy(vmi, quoted, cluster)
+        return Problem(reason, remedy, ProblemCause.NOT_REPORTED, brief=brief)
     spec, namespace = ip["spec"], vms.namespace_of(vmi)
     holder = (
         f"{spec['podType'].text or 'pod'} "
@@ -205,7 +218,8 @@ def _denied(vmi: Object, webhook: str, words: str, cluster: Cluster) -> Problem:
         )
         remedy = typed(f"{keep} {namespace} by its namespaceSelector", off)
         told = f"IP {ip.name} is of this VM itself (podName {vmi.name}), so there is no conflict"
-    return Problem(f"{reason}. {told}", remedy, ProblemCause.NOT_REPORTED, brief=f"{begin}: {told}")
+    brief = f"{_begin(vmi)}{denied}: {told}"
+    return Problem(f"{reason}. {told}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
 
 
 def _conflicting_ip(words: str, cluster: Cluster) -> Object | None:
@@ -246,7 +260,7 @@ def _unanswered(vmi: Object, named: str, cluster: Cluster) -> Problem | None:
         ),
         None,
     )
-    reason = f"virt-controller cannot create its pod: {failing}{because}"
+    reason = f"{_begin(vmi, cluster)}: {failing}{because}"
     if deadlock is None:
         silence = webhook_reach.silence(called, cluster)
         remedy = missing_services.of_silent(called.service, silence, cluster)

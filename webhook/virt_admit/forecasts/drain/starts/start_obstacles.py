@@ -21,7 +21,7 @@ from virt_admit.forecasts.drain.starts import (
     unfinished_resizes,
     unplaced,
 )
-from virt_admit.forecasts.drain.starts.storage import awaited_claims, provisioners
+from virt_admit.forecasts.drain.starts.storage import awaited_claims, provisioners, restored_claims
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states, vm_states_times
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import missing_networks
@@ -42,6 +42,7 @@ READS: Final[Reads] = union(
     unfinished_resizes.READS,
     unplaced.READS,
     awaited_claims.READS,
+    restored_claims.READS,
     failed_creations.READS,
     evicted_launchers.READS,
     hotplug_phases.READS,
@@ -56,6 +57,7 @@ def of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     if vmi is None:
         return (
             refused_pods.halted(vm, cluster)
+            or restored_claims.problem(vm, cluster)
             or stuck_starts.of_vm(vm, None, cluster)
             or rejected_pods.problem(vm, None, cluster)
             or _ended_again(vm, cluster)

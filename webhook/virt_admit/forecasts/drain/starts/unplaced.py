@@ -12,7 +12,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.starts import scattered_disks
 from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_devices
-from virt_admit.forecasts.drain.starts.storage import chosen_places, misplaced_disks
+from virt_admit.forecasts.drain.starts.storage import chosen_places, misplaced_disks, thin_pools
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.absent import owed_nodes, scale_ups
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -45,6 +45,7 @@ READS: Final[Reads] = union(
     missing_devices.READS,
     misplaced_disks.READS,
     scattered_disks.READS,
+    thin_pools.READS,
     owed_nodes.READS,
     scale_ups.READS,
     static_cpus.READS,
@@ -115,19 +116,31 @@ def _storage(
     for name in barred:
         lacking.setdefault(storage.says(nodes[name].labels), []).append(name)
     said = names(f"{words} on {names(some)}" for words, some in lacking.items())
-    others = {name: why for name, why in refusals.items() if name not in barred}
-    elsewhere = (
-        f"; {names(f'{name}: {why}' for name, why in sorted(others.items()))}" if others else ""
-    )
+    most = {name: storage.most(nodes[name].labels) for name in barred}
+    there = barred[0] if len(barred) == 1 else f"one of {names(barred)}"
+    add = f"free or add storage of {storage.driver} on {there}"
+    listed = shell("kubectl", "get", CSI_CAPACITY.plural, "-A")
+    thin = thin_pools.of(storage.storage_class, most, cluster)
     reason = (
         f"no node has the {storage.needed} for its claim {claim}: CSIStorageCapacity of "
-        f"StorageClass {storage.storage_class} says {said}{elsewhere}"
+        f"StorageClass {storage.storage_class} says {said}{thin.words if thin is not None else ''}"
+        f"{_elsewhere(refusals, barred)}. {_ENDS_WITH_STORAGE}"
     )
-    some_left = any(storage.most(nodes[name].labels) for name in barred)
-    add = f"free or add storage of {storage.driver} on one of them"
-    remedy = add if some_left else f"{_WRONG_CAPACITY.format(storage.driver)}; else {add}"
-    listed = shell("kubectl", "get", CSI_CAPACITY.plural, "-A")
-    return Problem(f"{reason}. {_ENDS_WITH_STORAGE}", typed(remedy, listed), ProblemCause.NO_TARGET)
+    if thin is not None:
+        return Problem(reason, thin.remedy(storage.driver), ProblemCause.NO_TARGET)
+    remedy = add if any(most.values()) else f"{_WRONG_CAPACITY.format(storage.driver)}; else {add}"
+    return Problem(reason, typed(remedy, listed), ProblemCause.NO_TARGET)
+
+
+def _elsewhere(refusals: Mapping[str, str], barred: Collection[str]) -> str:
+    """Return what keeps a pod off the nodes where storage alone would not help, as an insertion."""
+    others: dict[str, list[str]] = {}
+    for name, why in sorted(refusals.items()):
+        if name not in barred:
+            lasting = [cause for cause in why.split("; ") if not _is_of_storage(cause)]
+            others.setdefault("; ".join(lasting), []).append(name)
+    said = names(f"{names(some)}: {why}" for why, some in others.items())
+    return f"; {said}" if said else ""
 
 
 _ENDS_WITH_STORAGE: Final = "It starts by itself once the driver reports enough"

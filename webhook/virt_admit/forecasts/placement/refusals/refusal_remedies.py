@@ -15,6 +15,7 @@ from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
 from virt_admit.model.kubevirt.settings import live_updates
+from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.node_labels import UNATTACHED
@@ -77,8 +78,19 @@ def lasting_remedy(refusals: Mapping[str, str], cluster: Cluster, *, starts: boo
         if found:
             effect = AGAIN if starts else live_updates.effect(cluster)
             named = found.removeprefix(start).split()[0] if found != start else ""
-            return words.format(named, effect=effect)
+            return f"{_room(refusals)}{words.format(named, effect=effect)}"
     return ""
+
+
+def _room(refusals: Mapping[str, str]) -> str:
+    """Return what has to be freed before another remedy helps; empty: one of the nodes has room."""
+    lacking = [
+        {cause.partition(": ")[0] for cause in why.split("; ") if cause.endswith(" missing")}
+        for why in refusals.values()
+    ]
+    if not all(lacking):
+        return ""
+    return f"free the missing {names(sorted(set().union(*lacking)))} on another node first, then "
 
 
 def _is_unattached(cause: str) -> bool:

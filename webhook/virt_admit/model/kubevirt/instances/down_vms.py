@@ -13,6 +13,8 @@ from virt_admit.model.kubevirt.instances import vms
 
 HALTED: Final = "harvesterhci.io/insufficient-resource-quota"
 """The annotation with the reason why Harvester has set a VM to ``Halted``."""
+RESTORED: Final = "restore.harvesterhci.io/name"
+"""The annotation with the restore to which Harvester has changed a VM. It stays afterwards."""
 
 READS: Final[Reads] = {
     VM: ("spec.running", "spec.runStrategy", "status.printableStatus"),
@@ -66,3 +68,11 @@ def halted_by_quota(vm: Object) -> str:
     """Return why Harvester has halted a VM that was to start; empty: it has not."""
     halted = vms.run_strategy(vms.vm_spec(vm)) == "Halted" and not vm.deleted
     return (vm.annotation(HALTED).text or "") if halted else ""
+
+
+def restored(vm: Object) -> str:
+    """Return the restore for which Harvester has set a VM to ``Halted``, which may be over; empty:
+    it has not (harvester/harvester:pkg/controller/master/backup/restore.go#updateExistingVM).
+    """
+    halted = vms.run_strategy(vms.vm_spec(vm)) == "Halted" and not vm.deleted
+    return (vm.annotation(RESTORED).text or "") if halted else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.commands import about, kubectl, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, each, entry, unlisted
 from virt_admit.model.kubernetes.kinds import VM, VMI
@@ -140,19 +140,23 @@ def comes_back(vmi: Object, cluster: Cluster, *, lost: bool = False) -> Return:
     if wants is None or wants not in lifecycle.RUN_STRATEGY:
         raise Unseen(f"the run strategy of {VM} {vm.full_name}")
     outcomes = lifecycle.RUN_STRATEGY[wants]
-    stopped = lost and vmi.deleted
-    if stopped and _is_start_asked(vm):
+    if vmi.deleted and _is_start_asked(vm):
         return Return(True, f"runStrategy {wants}, and its restart was asked for before")
-    why = f"runStrategy {wants}{', and its VMI was deleted before' if stopped else ''}"
-    after = outcomes.deleted if stopped else outcomes.node_lost if lost else outcomes.drain
+    why = f"runStrategy {wants}{', and its VMI was deleted before' if lost and vmi.deleted else ''}"
+    after = outcomes.deleted if vmi.deleted else outcomes.node_lost if lost else outcomes.drain
     if after is Then.RESTARTED:
         return Return(True, why)
     if lifecycle.VIRTCTL[wants].start is None:  # Once: KubeVirt starts a VM that has no VMI
         deletes = kubectl("delete", VMI, vmi.name, vms.namespace_of(vmi))
         return Return(False, why, typed(_RERUN, deletes))
+    if after is not Then.OFF:  # its owner stopped it, or it waits for a migration
+        return Return(False, why)
+    if vmi.deleted:
+        return Return(False, why, typed(_STOPPED, virtctl("start", vm.name, vm.namespace)))
     return Return(False, why, "set runStrategy Always; or start it by hand afterwards")
 
 
+_STOPPED: Final = "if it is to run again, start it when it has stopped"
 _RERUN: Final = "if it is to run again, delete its VMI when it has stopped"
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from virt_admit.forecasts.drain.control import failed_plans, vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.guests import frozen_guests
+from virt_admit.forecasts.drain.starts.storage import restored_claims
 from virt_admit.forecasts.drain.states import dying_pods, left_pods, vm_states_left
 from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel, way_to_stay
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
@@ -110,6 +111,7 @@ def of_stopped(
         and not vm.at("status", "restoreInProgress").text  # KubeVirt refuses it, or waits
         and not vm_writes.refused_start(vm, cluster)
         and not failed_plans.may_have_copy(vm, cluster)
+        and restored_claims.under_way(vm, cluster) is None
     ):
         yield shell("virtctl", "start", argument(found.name), *where)
     kind = "vm" if found.vm is not None else "vmi"

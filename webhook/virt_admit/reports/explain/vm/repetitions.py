@@ -65,7 +65,17 @@ def rules(report: VmReport, todo: Sequence[str]) -> tuple[JudgedRule, ...] | Non
     if report.rules is None:
         return None
     said = causes(report)
-    return tuple(replace(rule, message=_message(rule, report, said, todo)) for rule in report.rules)
+    every = [replace(rule, message=_message(rule, report, said, todo)) for rule in report.rules]
+    return tuple(rule for rule in every if not any(_is_longer(other, rule) for other in every))
+
+
+def _is_longer(other: JudgedRule, rule: JudgedRule) -> bool:
+    """Return whether a rule says the same of the VM or its VMI, where its path leaves more room."""
+    begin = rule.message.rstrip(".")
+    same = other.rule == rule.rule and other.object != rule.object
+    return (
+        same and other.message != rule.message and bool(begin) and other.message.startswith(begin)
+    )
 
 
 def _message(rule: JudgedRule, report: VmReport, said: Sequence[Said], todo: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain.starts import (
     start_obstacles,
     waiting_disks,
 )
-from virt_admit.forecasts.drain.starts.storage import awaited_claims
+from virt_admit.forecasts.drain.starts.storage import awaited_claims, restored_claims
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.vm_events import EventForecast
 from virt_admit.model.commands import and_then, kubectl, typed, virtctl
@@ -60,6 +60,11 @@ def events(found: FoundVm, cluster: Cluster) -> tuple[EventForecast, ...]:
     restore = found.obj.at("status", "restoreInProgress").text
     if phase is None and restore:
         return vm_events.not_running(*_restored(found, restore, cluster))
+    if found.vmi is None and found.vm is not None:
+        replaced = restored_claims.under_way(found.vm, cluster)
+        if replaced is not None:
+            words = restored_claims.words(replaced, cluster)
+            return vm_events.not_running(f"it is off, as {words}")
     if found.vmi is None or phase is None:
         return vm_events.not_running(*_absent(found, cluster))
     why = stuck.reason if stuck is not None else _waits(found, cluster)

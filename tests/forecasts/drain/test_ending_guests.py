@@ -1,0 +1,134 @@
+"""Guests that were told to shut down and still run."""
+
+import pytest
+
+from tests.builders import manifest, owned_by, vm, vmi
+from tests.for_each import for_each
+from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.drain.guests import ending_guests
+from virt_admit.forecasts.outage import lost_vms
+from virt_admit.model.evidence import complaints
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+NOW = "2027-03-01T12:00:00Z"
+ASKED = "2027-03-01T11:36:00Z"
+FORCED = "virtctl stop db -n shop --force --grace-period=0"
+
+
+def stopping(asked=ASKED, grace=3600, agent=False, phase="Running", **spec):
+    conditions = [{"type": "AgentConnected", "status": "True"}] if agent else []
+    metadata = {
+        "deletionTimestamp": asked,
+        "finalizers": [ending_guests.VMI.kind],
+        "ownerReferences": owned_by("VirtualMachine"),
+    }
+    status = {"phase": phase, "nodeName": "a", "conditions": conditions}
+    return vmi(metadata=metadata, status=status, terminationGracePeriodSeconds=grace, **spec)
+
+
+def known(subject, strategy="Halted", reports="True", **status):
+    ready = {"type": "Ready", "status": reports, "lastHeartbeatTime": NOW}
+    node = manifest("v1", "Node", "a", status={"conditions": [ready]})
+    of = vm(runStrategy=strategy, status=status)
+    return Snapshot([subject, node, of], complete=["*"], time=NOW)
+
+
+def found(subject, strategy="Halted", **more):
+    return ending_guests.problem(subject, known(subject, strategy, **more))
+
+
+def test_a_guest_that_ignores_its_power_button():
+    problem = found(stopping())
+
+    assert problem.reason == (
+        "its guest was told to shut down 24 min ago and still runs (no guest agent is connected, "
+        "so it has only the power button of ACPI). KubeVirt kills it only at 2027-03-01T12:36:00Z, "
+        "in 36 min, as terminationGracePeriodSeconds is 3600"
+    )
+    assert problem.remedy.startswith(
+        "shut it down from inside, or wait until then: virtctl console"
+    )
+    assert (
+        f"as a power cut would, which loses what the guest has not written to its disks ({FORCED})"
+        in problem.remedy
+    )
+    assert "set a shorter terminationGracePeriodSeconds in the template of VM db" in problem.remedy
+
+
+@for_each(
+    "subject, words",
+    [
+        (stopping(agent=True), "still runs. KubeVirt kills it"),
+        (stopping(domain={"features": {"acpi": {"enabled": False}}}), "has no ACPI"),
+    ],
+)
+def test_why_a_guest_may_not_notice(subject, words):
+    assert words in found(subject).reason
+
+
+@for_each(
+    "strategy, status, forced",
+    [
+        ("Halted", {}, True),
+        ("RerunOnFailure", {}, True),
+        ("Always", {}, False),
+        ("Once", {}, False),
+        ("Manual", {"stateChangeRequests": [{"action": "Start"}]}, False),
+    ],
+)
+def test_a_forced_stop_changes_no_run_strategy_and_cancels_no_restart(strategy, status, forced):
+    assert (FORCED in found(stopping(), strategy, **status).remedy) is forced
+
+
+@pytest.mark.parametrize(
+    ("subject", "reports"),
+    [
+        (stopping("2027-03-01T11:57:00Z"), "True"),  # it has just been asked
+        (stopping(grace=180), "True"),  # its time is over
+        (stopping(phase="Succeeded"), "True"),
+        (stopping(), "Unknown"),  # what would stop it does not report
+        (vmi(status={"phase": "Running", "nodeName": "a"}), "True"),
+    ],
+)
+def test_guests_of_which_nothing_is_said(subject, reports):
+    assert found(subject, reports=reports) is None
+    assert list(ending_guests.notes(known(subject, reports=reports))) == []
+
+
+def test_no_verb_tells_to_run_what_was_stopped():
+    cluster = known(stopping())
+    drained, lost = vm_outcomes.forecast(stopping(), cluster), lost_vms.fate(stopping(), cluster)
+
+    assert drained.reason.startswith("it is being stopped already: its guest was told to shut down")
+    assert FORCED in drained.remedy
+    assert (lost.comes, lost.remedy) == (False, "")
+    assert "Always" not in drained.remedy
+    (note,) = ending_guests.notes(cluster)
+    assert (note.namespace, note.name) == ("shop", "db")
+    assert FORCED in note.text
+
+
+@pytest.mark.parametrize(
+    ("annotations", "strategy", "start"),
+    [
+        ({"harvesterhci.io/drain-requested": "true"}, "Halted", True),
+        ({"harvesterhci.io/drain-requested": "true"}, "Always", False),
+        ({}, "Halted", False),
+    ],
+)
+def test_a_start_is_advised_where_harvester_may_have_stopped_it(annotations, strategy, start):
+    node = manifest("v1", "Node", "a", metadata={"annotations": annotations})
+    items = [stopping("2027-03-01T11:59:00Z"), node, vm(runStrategy=strategy)]
+    found = ending_guests.of_stopped(items[0], Snapshot(items, complete=["*"], time=NOW))
+
+    assert (found.remedy.endswith(": virtctl start db -n shop"), bool(found.remedy)) == (
+        start,
+        start,
+    )
+
+
+@pytest.mark.parametrize(("grace", "said"), [(3600, False), (30, True)])
+def test_the_finalizers_of_a_vmi_say_nothing_before_its_time_is_over(grace, said):
+    subject = stopping(grace=grace)
+
+    assert any("finalizer" in each.words for each in complaints.of(subject, known(subject))) is said

@@ -1,0 +1,124 @@
+"""Guests that were told to shut down and still run, within the time that their VMI gives them.
+
+virt-handler asks libvirt for a shutdown (power button, or the guest agent), and ends the domain
+only when ``terminationGracePeriodSeconds`` of the VMI has passed. virt-api writes a shorter time
+there for ``virtctl stop --force``. With run strategy Always or Once the same command sets the VM to
+Halted, and it replaces a start that a restart asked for. Sources: kubevirt/kubevirt:
+pkg/virt-handler/vm.go#hasGracePeriodExpired #helperVmShutdown,
+pkg/virt-launcher/virtwrap/manager.go#SignalShutdownVMI,
+pkg/virt-api/rest/lifecycle.go#StopVMRequestHandler #getChangeRequestJson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from virt_admit.forecasts.drain import harvester_maintenance
+from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.model.commands import argument, shell, typed, virtctl
+from virt_admit.model.evidence.reported import ReportedProblem
+from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.messages import capital
+from virt_admit.model.problems import Problem, ProblemCause
+
+READS: Final[Reads] = union(
+    clock.READS,
+    virt_handlers.READS,
+    vmis.OWNER_READS,
+    harvester_maintenance.READS,
+    {
+        VMI: (
+            *("metadata.ownerReferences", "spec.terminationGracePeriodSeconds"),
+            *("spec.domain.features.acpi.enabled", "status.nodeName", "status.phase", *CONDITIONS),
+        )
+    },
+)
+_USUAL: Final = timedelta(minutes=5)
+"""Most guests shut down in less."""
+_FIELD: Final = "terminationGracePeriodSeconds"
+_KEEPING: Final = frozenset(("Halted", "Manual", "RerunOnFailure"))
+"""Run strategies that ``virtctl stop --force`` leaves as they are, and that start no VM again."""
+
+
+def problem(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return that a guest has not shut down for long, until when KubeVirt waits, and what ends it;
+    None: it has ended, its time is over, or what would stop it does not work.
+    """
+    node, deleted = vmi.at("status", "nodeName").text or "", vmi.metadata["deletionTimestamp"].text
+    asked, grace = clock.since(deleted, cluster), timedelta(seconds=vmis.grace_seconds(vmi))
+    if not deleted or vmi.at("status", "phase").text != "Running" or asked is None:
+        return None
+    if not _USUAL <= asked < grace:
+        return None
+    if node_health.silence_now(node, cluster) or virt_handlers.problem(cluster, node):
+        return None
+    begun = clock.instant(deleted)
+    until = clock.stamp(begun + grace if begun is not None else None)
+    reason = (
+        f"its guest was told to shut down {clock.duration(asked)} ago and still runs{_why(vmi)}. "
+        f"KubeVirt kills it only at {until}, in {clock.duration(grace - asked)}, as {_FIELD} is "
+        f"{vmis.grace_seconds(vmi)}"
+    )
+    return Problem(reason, _remedy(vmi, cluster), ProblemCause.STOP_OVERDUE)
+
+
+def of_stopped(vmi: Object, cluster: Cluster) -> Problem:
+    """Return that a VMI is being stopped, with what keeps its guest if that is known."""
+    found, words = problem(vmi, cluster), "it is being stopped already"
+    if found is not None:
+        return found._replace(reason=f"{words}: {found.reason}")
+    vm = vmis.known_vm(vmi, cluster)
+    strategy = vms.run_strategy(vms.vm_spec(vm)) if vm is not None else None
+    remedy = ""
+    if strategy in _KEEPING and harvester_maintenance.may_have_stopped(vmi, cluster):
+        start = virtctl("start", vmi.name, vms.namespace_of(vmi))
+        remedy = typed("if Harvester stopped it for this drain, start it afterwards", start)
+    return Problem(words, remedy)
+
+
+def notes(cluster: Cluster) -> Iterator[ReportedProblem]:
+    """Yield the guests that have not shut down for long."""
+    for vmi in sorted(cluster.known(VMI), key=lambda each: each.full_name):
+        if (found := problem(vmi, cluster)) is not None:
+            text = f"{found.reason}. {capital(found.remedy)}"
+            yield ReportedProblem(VMI.kind, vms.namespace_of(vmi), vmi.name, text, None)
+
+
+def _why(vmi: Object) -> str:
+    """Return why a guest may not notice the request, as an insertion."""
+    if vmi.is_true("Paused"):
+        return ", as it is paused"
+    if vmi.at("spec", "domain", "features", "acpi", "enabled").boolean is False:
+        return " (its machine has no ACPI, so no power button: features.acpi.enabled is false)"
+    if vmi.is_true("AgentConnected"):
+        return ""
+    return " (no guest agent is connected, so it has only the power button of ACPI)"
+
+
+def _remedy(vmi: Object, cluster: Cluster) -> str:
+    """Return what ends a guest before its time is over."""
+    name, namespace = argument(vmi.name), vms.namespace_of(vmi)
+    console = shell("virtctl", "console", name, "-n", namespace)
+    inside = "shut it down from inside, or wait until then"
+    vm = vmis.known_vm(vmi, cluster)
+    if vm is None:
+        return typed(inside, console)
+    later = f"if it never needs that long, set a shorter {_FIELD} in the template of VM {vm.name}"
+    if not vmi.is_true("AgentConnected"):
+        later += ", and install the guest agent"
+    asked = any(vm.at("status", "stateChangeRequests").items())
+    if asked or vm.deleted or vms.run_strategy(vms.vm_spec(vm)) not in _KEEPING:
+        return typed(inside, console, later)
+    forced = shell("virtctl", "stop", name, "-n", namespace, "--force", "--grace-period=0")
+    now = (
+        f"end it now as a power cut would, which loses what the guest has not written to its "
+        f"disks ({forced})"
+    )
+    return typed(inside, console, f"or {now}; {later}")
