@@ -282,12 +282,7 @@ METAL3_TEMPLATE: Final = Kind(*_METAL3("Metal3RemediationTemplate"))
 METAL3_REMEDIATION: Final = Kind(*_METAL3("Metal3Remediation"))
 SERVICE: Final = Kind(*_CORE("Service"), not_at_admission=True)
 ENDPOINT_SLICE: Final = Kind(
-    "discovery.k8s.io",
-    ("v1",),
-    "endpointslices",
-    "EndpointSlice",
-    numerous=True,
-    not_at_admission=True,
+    *_Api("discovery.k8s.io", ("v1",))("EndpointSlice"), numerous=True, not_at_admission=True
 )
 DEPLOYMENT: Final = Kind(
     *_APPS("Deployment"), numerous=True, snapshot_filtered=True, not_at_admission=True
@@ -304,12 +299,7 @@ WORKFLOW: Final = JOB._replace(
     group="argoproj.io", versions=("v1alpha1",), plural="workflows", kind="Workflow"
 )
 SCALED_OBJECT: Final = Kind(
-    "keda.sh",
-    ("v1alpha1",),
-    "scaledobjects",
-    "ScaledObject",
-    snapshot_filtered=True,
-    not_at_admission=True,
+    *_Api("keda.sh", ("v1alpha1",))("ScaledObject"), snapshot_filtered=True, not_at_admission=True
 )
 AUTOSCALER: Final = SCALED_OBJECT._replace(
     group="autoscaling",
@@ -390,10 +380,7 @@ TRIDENT_BACKEND: Final = Kind(
     "trident.netapp.io", ("v1",), "tridentbackends", "TridentBackend", not_at_admission=True
 )
 NETWORK_FENCE: Final = Kind(
-    "csiaddons.openshift.io",
-    ("v1alpha1",),
-    "networkfences",
-    "NetworkFence",
+    *_Api("csiaddons.openshift.io", ("v1alpha1",))("NetworkFence"),
     namespaced=False,
     not_at_admission=True,
 )
@@ -407,12 +394,7 @@ NNCE: Final = Kind(
     "nmstate.io", ("v1beta1",), f"{_NNC}Enactments".lower(), f"{_NNC}Enactment", namespaced=False
 )
 NODE_NETWORK: Final = Kind(
-    "nmstate.io",
-    ("v1beta1",),
-    "nodenetworkstates",
-    "NodeNetworkState",
-    namespaced=False,
-    not_at_admission=True,
+    *_Api("nmstate.io", ("v1beta1",))("NodeNetworkState"), namespaced=False, not_at_admission=True
 )
 SRIOV_POLICY: Final = Kind(
     *_SRIOV("SriovNetworkNodePolicy", "sriovnetworknodepolicies"), not_at_admission=True
