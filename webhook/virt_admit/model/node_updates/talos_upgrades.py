@@ -27,6 +27,8 @@ from virt_admit.model.node_updates import update_orders
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
 _OURS: Final = "tuppr.home-operations.com"
+OUTDATED: Final = f"{_OURS}/outdated"
+"""The taint of nodes that wait for their update (talosupgrade/nodes.go#addNodeOutdatedTaint)."""
 _KINDS: Final = (TALOS_UPGRADE, KUBERNETES_UPGRADE)
 READS: Final[Reads] = union(
     clock.READS, {NODE: ("status.nodeInfo.osImage",)}, dict.fromkeys(_KINDS, ())
