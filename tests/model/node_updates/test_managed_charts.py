@@ -166,6 +166,38 @@ def test_an_object_of_a_kind_that_helm_compares_is_written_by_fleet() -> None:
     assert '{"spec":{"forceSyncGeneration":1}}' in command_of(order_.remedy)
 
 
+LOG = {"harvesterhci.io/upgradeLog": "hvst-upgrade-1-upgradelog"}
+
+
+def of_log(labels: dict[str, str] = LOG) -> Object:
+    late = chart(CHANGED, "hvst-upgrade-1-upgradelog-operator")
+    late.metadata.value["labels"] = labels
+    return late
+
+
+def test_a_chart_that_is_left_of_a_deleted_upgrade() -> None:
+    (found,) = managed_charts.refusals(harvester(of_log()))
+
+    assert found.certain
+    assert "is left of Upgrade hvst-upgrade-1, which does not exist any more (label" in found.reason
+    assert command_of(found.remedy) == (
+        "kubectl delete managedchart hvst-upgrade-1-upgradelog-operator -n fleet-local"
+    )
+
+
+def test_charts_that_are_left_of_nothing() -> None:
+    ended = manifest("harvesterhci.io/v1beta1", "Upgrade", "hvst-upgrade-1", "harvester-system")
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    own = manifest(
+        "management.cattle.io/v3", "ManagedChart", "harvester", "fleet-local", status=ready
+    )
+    blind = Snapshot([own, of_log()], (), time=NOW)
+
+    for there in (harvester(of_log({})), harvester(of_log(), ended), blind):
+        (found,) = managed_charts.refusals(there)
+        assert "is left of" not in found.reason
+
+
 def test_charts_that_refuse_no_upgrade() -> None:
     late = chart(CHANGED, "monitoring")
     other = Snapshot([late], ("*",), time=NOW)  # Rancher alone has such charts too

@@ -4,9 +4,11 @@ and what goes on.
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import kubevirt, manifest
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.node_updates import talos_upgrades, upgrade_plans
+from virt_admit.reports.upgrade.text import text
 
 NOON, LONG_AGO, JUST_NOW = "2026-01-01T12:00:00Z", "2025-12-31T12:00:00Z", "2026-01-01T11:55:00Z"
 PLANS, TUPPR = "upgrade.cattle.io", "tuppr.home-operations.com"
@@ -158,6 +160,48 @@ def test_an_upgrade_that_has_waited_for_long_is_quoted(kind):
 @pytest.mark.parametrize("phase", ["Completed", "MaintenanceWindow"])
 def test_an_upgrade_that_is_over_or_waits_for_its_time(phase):
     assert orders(upgrade(phase)) == []
+
+
+SOON = "2026-01-01T14:30:00Z"
+
+
+@pytest.mark.parametrize("phase", ["Pending", "MaintenanceWindow"])
+def test_an_upgrade_that_waits_for_its_window(phase):
+    own = upgrade(phase, nextMaintenanceWindow=SOON)
+    assert orders(own) == []
+    assert talos_upgrades.before_nodes(cluster(own)) == (
+        "TalosUpgrade own waits for its maintenance window, which begins at 2026-01-01T14:30:00Z "
+        "(in 2 h 30)"
+    )
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        upgrade("MaintenanceWindow", nextMaintenanceWindow=JUST_NOW),
+        upgrade("Completed", nextMaintenanceWindow=SOON),
+        upgrade("Upgrading", nextMaintenanceWindow=SOON),
+        upgrade("Pending"),
+        upgrade("Pending", kind="KubernetesUpgrade", nextMaintenanceWindow=SOON),
+        upgrade("Pending", notes={f"{TUPPR}/suspend": "yes"}, nextMaintenanceWindow=SOON),
+    ],
+    ids=["it has begun", "over", "under way", "no window", "reboots no node", "suspended"],
+)
+def test_an_upgrade_that_waits_for_no_window(own):
+    assert talos_upgrades.before_nodes(cluster(own)) == ""
+
+
+def test_a_rehearsal_counts_from_the_window():
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    vms = {"labels": {"kubevirt.io/schedulable": "true"}}
+    there = cluster(
+        manifest("v1", "Node", "a", metadata=vms, status=ready),
+        kubevirt(),
+        upgrade("Pending", nextMaintenanceWindow=SOON),
+    )
+    said = text(rehearse(there, Options()))
+    assert "after that.\nTalosUpgrade own waits for its maintenance window" in said
+    assert "begins now" not in said
 
 
 def test_an_upgrade_that_waits_for_another_one():

@@ -7,6 +7,7 @@ from tests.forecasts.drain.test_vm_states import MIGRATES, UNKNOWN
 from tests.forecasts.drain.vm_motion import cluster, vmi
 from tests.forecasts.placement.test_longhorn_starts import CLAIM, LONGHORN, own, volume
 from virt_admit.forecasts.drain import drain_plan, vm_downtime
+from virt_admit.forecasts.drain.guests import restart_guard
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.placement.refusals import refused_managers
 from virt_admit.forecasts.upgrade import vm_interruptions
@@ -102,3 +103,52 @@ def test_a_vm_that_is_shut_down_leaves_but_may_be_down_without_limit():
         assert ("Longhorn attaches no volume there" in row.reason) is not ends
         for found in (vm_downtime.of(row), vm_interruptions.downtime(row, 1, 600)):
             assert (found.high is not None) is ends
+
+
+NEW, OLD = "longhornio/longhorn-instance-manager:v2", "longhornio/longhorn-instance-manager:v1"
+
+
+def former(on, engine="v1", image=OLD):
+    """An instance manager that runs, beside the one that does not."""
+    spec = {"nodeID": on, "dataEngine": engine, "image": image}
+    return own("InstanceManager", f"im-old-{on}", spec, status={"currentState": "running"})
+
+
+def setting(value=NEW):
+    return manifest(
+        "longhorn.io/v1beta2", "Setting", "default-instance-manager-image", LONGHORN, value=value
+    )
+
+
+@pytest.mark.parametrize(
+    ("engine", "known", "doubtful"),
+    [("v1", [setting()], True), ("v2", [setting()], False), ("v1", [], False)],
+    ids=["it gets no new volume", "v2 takes any", "the image is not known"],
+)
+def test_a_former_manager_that_runs(engine, known, doubtful):
+    found = doubt("b", [*manager("b", engine), former("b", engine), *known], engine=engine)
+    assert bool(found) is doubtful
+    assert not found or "which that of the former release keeps" in found
+
+
+def test_no_remedy_frees_room_by_the_former_manager():
+    """The disks of VMs run in it: kubectl delete of its pod would break them."""
+    there = complete(
+        volume()[0], own("Volume", "v1", MIGRATABLE), CLAIM, setting(), former("b"), *manager("b")
+    )
+    problem = refused_managers.doubt(NAMESPACE, ["disk"], ("b",), there)
+    assert "delete no instance manager" in problem.remedy
+    assert "free" not in problem.remedy
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["the new one is refused", "it runs"])
+def test_a_vm_is_not_restarted_before_its_volume_is_attached_again(held):
+    root = {"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}
+    running = vmi(spec={"volumes": [root], "evictionStrategy": "LiveMigrate"})
+    disk = [CLAIM, volume()[0], own("Volume", "v1", MIGRATABLE), setting()]
+    beside = [former("a"), *manager("a")] if held else [former("a", image=NEW)]
+    there = cluster(running, *disk, *beside, nodes=("a",))
+    restart = "virtctl restart db -n shop"
+    remedy = f"set it, which takes effect after its restart ({restart}): kubectl patch vm db"
+    said = restart_guard.guarded(remedy, running, there)
+    assert ("but not before Longhorn's new instance managers run" in said) is held

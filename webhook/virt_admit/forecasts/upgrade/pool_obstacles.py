@@ -52,7 +52,7 @@ from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.node_updates.node_phases import PoolUpdate, by_node
 from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.node_updates.operators.paused_clusters import PausedCluster
-from virt_admit.model.node_updates.rancher import managed_charts
+from virt_admit.model.node_updates.rancher import machineless_nodes, managed_charts
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import control_plane, fence_taints
@@ -141,6 +141,7 @@ READS: Final[Reads] = union(
     upgrade_plans.READS,
     talos_upgrades.READS,
     rancher_updates.READS,
+    machineless_nodes.READS,
     managed_charts.READS,
     standing_images.READS,
     standing_logs.READS,
@@ -284,6 +285,8 @@ def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
     every = (
         *managed_charts.standing(cluster),
         *managed_charts.refusals(cluster),
+        *machineless_nodes.standing(cluster),
+        *machineless_nodes.refusals(cluster),
         *standing_images.standing(cluster),
         *standing_logs.standing(cluster),
         *standing_nodes.standing(cluster),

@@ -51,7 +51,7 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.settings.parallel_migrations import limits
 from virt_admit.model.messages import count
-from virt_admit.model.node_updates import cluster_updates
+from virt_admit.model.node_updates import cluster_updates, talos_upgrades
 from virt_admit.model.node_updates.operators import paused_pools
 from virt_admit.model.node_updates.operators.release_refusals import RefusedReleases
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
@@ -200,8 +200,9 @@ def run(
         blind = [*more_may_exist(cluster, CAPI_MACHINE), *more_may_exist(cluster, NODE)]
         unseen = (*result.unseen, *(each.what for each in blind))
         result = replace(result, unseen=tuple(dict.fromkeys(unseen)))
-    if result.driver is Driver.PLAIN and result.progress is not None and not result.stops:
-        return replace(result, before_nodes=harvester_waits.before_nodes(cluster))
+    if result.driver is Driver.PLAIN and not result.stops:
+        begun = harvester_waits.before_nodes(cluster) if result.progress is not None else ""
+        return replace(result, before_nodes=begun or talos_upgrades.before_nodes(cluster))
     if result.driver is not Driver.MACHINE_CONFIG:
         return result
     new, paused = cluster_updates.release(cluster), tuple(paused_pools.notes(cluster))

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from virt_admit.model.commands import about, kubectl, merge_patch, typed
+from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import INSTALL_PLAN, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Object
@@ -28,12 +28,19 @@ READS: Final[Reads] = {
         "spec.name",
         "status.installedCSV",
         "status.currentCSV",
+        "status.state",
     ),
     INSTALL_PLAN: ("spec.approved", "spec.clusterServiceVersionNames", "status.phase"),
 }
-_NAMED: Final = re.compile(
-    r"maximum supported OCP version for ([a-z0-9-]+)/([A-Za-z0-9.-]*[A-Za-z0-9]) is (\d+\.\d+)"
+_CSV: Final = r"([a-z0-9-]+)/([A-Za-z0-9.-]*[A-Za-z0-9])"
+_NAMED: Final = tuple(
+    re.compile(words)
+    for words in (
+        rf"maximum supported OCP version for {_CSV} is (\d+\.\d+)",
+        rf"{_CSV} is incompatible with OpenShift minor versions greater than (\d+\.\d+)",
+    )
 )
+"""How a newer and an older release of OpenShift name an operator."""
 _MINOR: Final = re.compile(r"^(.*-)([0-9]{1,4})\.([0-9]{1,4})$")
 
 
@@ -42,21 +49,21 @@ def remedy(words: str, cluster: Cluster, *, ordered: bool = True) -> str:
 
     ``ordered``: one waits.
     """
-    found = list(dict.fromkeys(_NAMED.findall(words)))
+    found = list(dict.fromkeys(each for form in _NAMED for each in form.findall(words)))
     if not found:
         return ""
     others = names([f"{installed} of {namespace}" for namespace, installed, _ in found[1:]], 200)
     also = f" (and likewise for {others})" if others else ""
     (namespace, installed, most), *_ = found
-    way, command = _way(namespace, installed, cluster)
+    way, command, channels = _way(namespace, installed, cluster)
     until = f"{installed} is replaced by one that supports more than {most}"
     begin = "The ordered update starts by itself once" if ordered else "It is refused until"
     then = f"{begin} {until}"
-    return typed(f"{way}{also}. {then}", command)
+    return typed(f"{way}{also}. {then}", command, channels)
 
 
-def _way(namespace: str, installed: str, cluster: Cluster) -> tuple[str, str]:
-    """Return what updates an operator, and the command."""
+def _way(namespace: str, installed: str, cluster: Cluster) -> tuple[str, str, str]:
+    """Return what updates an operator, the command, and which channels there are."""
     own = next(
         (each for each in cluster.known(SUBSCRIPTION, namespace) if _has(each, installed)), None
     )
@@ -65,20 +72,52 @@ def _way(namespace: str, installed: str, cluster: Cluster) -> tuple[str, str]:
             f"Set a newer channel in the Subscription of {installed} in {namespace}, and approve "
             "its InstallPlan if needed"
         )
-        return what, kubectl("get", SUBSCRIPTION, "", namespace)
+        return what, kubectl("get", SUBSCRIPTION, "", namespace), ""
     waiting = next(_waiting(namespace, installed, cluster), None)
     if waiting is not None:
         patch = merge_patch(INSTALL_PLAN, waiting.name, namespace, {"spec": {"approved": True}})
-        return f"Approve InstallPlan {waiting.full_name}, which updates {installed}", patch
+        return f"Approve InstallPlan {waiting.full_name}, which updates {installed}", patch, ""
     channel = own.at("spec", "channel").text or ""
     manual = own.at("spec", "installPlanApproval").text == "Manual"
     then = ", and approve its InstallPlan, as installPlanApproval is Manual" if manual else ""
     title = f"{SUBSCRIPTION.kind} {own.full_name}"
+    latest = own.at("status", "state").text == _LATEST
+    newest = f", whose latest release is {installed}," if latest else ","
     how = (
-        f"Set the channel of {title}, now {channel or 'the default'}, to a newer "
-        f"one{_next(channel)}{then}"
+        f"Set the channel of {title}, now {channel or 'the default'}{newest} to a newer "
+        f"one{_next(channel)}{_alike(own, cluster)}{then}"
     )
-    return how, about("edit", own, SUBSCRIPTION)
+    return how, about("edit", own, SUBSCRIPTION), _channels(own)
+
+
+_LATEST: Final = "AtLatestKnown"
+"""The state of a Subscription whose channel has nothing newer: waiting does not update it."""
+
+
+def _alike(own: Object, cluster: Cluster) -> str:
+    """Return which other Subscriptions have the same channel, as a product of several operators
+    has; empty: none, or the name of the channel has no release.
+    """
+    channel = own.at("spec", "channel").text or ""
+    if not _MINOR.match(channel):
+        return ""
+    same = (
+        each.name
+        for each in cluster.known(SUBSCRIPTION, own.namespace)
+        if each.name != own.name and each.at("spec", "channel").text == channel
+    )
+    found = names(sorted(same), 120)
+    return f", and then see to those with the same channel: {found}" if found else ""
+
+
+def _channels(own: Object) -> str:
+    """Return how to see which channels a package has, which only its catalog knows."""
+    package = own.at("spec", "name").text
+    if not package:
+        return ""
+    get = ("kubectl", "get", "packagemanifests.packages.operators.coreos.com", argument(package))
+    which = ("-o", "jsonpath={.status.channels[*].name}")
+    return f"its channels: {shell(*get, '-n', argument(own.namespace or ''), *which)}"
 
 
 def _has(subscription: Object, installed: str) -> bool:

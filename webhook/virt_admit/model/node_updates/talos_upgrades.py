@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Final
 
 from virt_admit.model.commands import about, argument, shell, typed
@@ -26,6 +27,8 @@ from virt_admit.model.node_updates import update_orders
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
 _OURS: Final = "tuppr.home-operations.com"
+OUTDATED: Final = f"{_OURS}/outdated"
+"""The taint of nodes that wait for their update (talosupgrade/nodes.go#addNodeOutdatedTaint)."""
 _KINDS: Final = (TALOS_UPGRADE, KUBERNETES_UPGRADE)
 READS: Final[Reads] = union(
     clock.READS, {NODE: ("status.nodeInfo.osImage",)}, dict.fromkeys(_KINDS, ())
@@ -33,7 +36,8 @@ READS: Final[Reads] = union(
 _BEFORE: Final = ("", "Pending", "HealthChecking")
 """The phases in which it waits for what it needs."""
 _FAILED: Final = "Failed"
-_OVER: Final = ("Completed", "MaintenanceWindow")
+_WINDOW: Final = "MaintenanceWindow"
+_OVER: Final = ("Completed", _WINDOW)
 _TEXT: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _CHOICE: Final = re.compile(r"\|\||\?|\bhas\(")
 """What may let an expression pass although a field is missing."""
@@ -72,6 +76,8 @@ def _of(upgrade: Object, kind: Kind, cluster: Cluster, *, busy: bool) -> Iterato
         way = typed("Correct what it reports, then let tuppr begin again", again)
         words = f"{name} has failed, and tuppr does not try it again{said}"
         yield StandingOrder(upgrade, words, way, True)
+    elif _window(upgrade, cluster) is not None:
+        return  # it waits on purpose
     elif phase in _BEFORE and not busy:  # one upgrade at a time: the others wait for it
         yield from _waiting(upgrade, kind, phase or "new", said, cluster)
     elif phase not in (*_BEFORE, *_OVER) and update_orders.is_long(
@@ -80,6 +86,45 @@ def _of(upgrade: Object, kind: Kind, cluster: Cluster, *, busy: bool) -> Iterato
         words = f"{name} goes on: it is {phase} and unchanged{clock.lasting(since, cluster)}{said}"
         see = typed("See what it waits for", about("describe", upgrade, kind))
         yield StandingOrder(upgrade, words, see, False)
+
+
+def before_nodes(cluster: Cluster) -> str:
+    """Return for which maintenance window an upgrade of Talos waits before its nodes; empty: for
+    none, or one is under way.
+    """
+    known = cluster.known(TALOS_UPGRADE)
+    if any(_phase(each) not in (*_BEFORE, *_OVER, _FAILED) for each in known):
+        return ""
+    for upgrade in known:
+        begins = _window(upgrade, cluster)
+        if begins is not None and f"{_OURS}/suspend" not in upgrade.annotations:
+            left = clock.elapsed(begins, cluster)
+            when = f" (in {clock.duration(-left)})" if left is not None else ""
+            title = update_orders.title(upgrade)
+            return (
+                f"{title} waits for its maintenance window, which begins at "
+                f"{clock.stamp(begins)}{when}"
+            )
+    return ""
+
+
+def _phase(upgrade: Object) -> str:
+    return upgrade.at("status", "phase").text or ""
+
+
+def _window(upgrade: Object, cluster: Cluster) -> datetime | None:
+    """Return when the maintenance window begins for which an upgrade waits; None: for none, or it
+    is not known to be in the future.
+
+    Releases differ in the phase that they write meanwhile (talosupgrade/upgrade.go
+    #checkMaintenanceWindow).
+    """
+    if _phase(upgrade) not in (*_BEFORE, _WINDOW):
+        return None
+    begins = clock.instant(upgrade.at("status", "nextMaintenanceWindow").text)
+    current = clock.now(cluster)
+    later = begins is not None and current is not None and begins > current
+    return begins if later else None
 
 
 def _waiting(

@@ -65,10 +65,7 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
                 f"{pod.name} cannot run there"
             )
             yield StandingOrder(
-                plan,
-                f"{reason}, and its Job is made again and again",
-                _tolerate(plan, taints),
-                True,
+                plan, f"{reason}, and the Plan waits for that pod", _tolerate(plan, taints), True
             )
     for pod in waiting:
         said = pod.condition("PodScheduled")["message"].text

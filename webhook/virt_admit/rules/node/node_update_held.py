@@ -13,7 +13,7 @@ from virt_admit.forecasts.upgrade.operators import standing_images, standing_log
 from virt_admit.model.commands import shell
 from virt_admit.model.messages import advice_of, command_of, cut, ended, first_within
 from virt_admit.model.node_updates import rancher_updates, talos_upgrades, upgrade_plans
-from virt_admit.model.node_updates.rancher import managed_charts
+from virt_admit.model.node_updates.rancher import machineless_nodes, managed_charts
 from virt_admit.rule import (
     HARVESTER_UPGRADE,
     KUBERNETES_UPGRADE,
@@ -39,6 +39,7 @@ from virt_admit.rule import (
         upgrade_plans.READS,
         talos_upgrades.READS,
         rancher_updates.READS,
+        machineless_nodes.READS,
         managed_charts.READS,
         standing_images.READS,
         standing_logs.READS,

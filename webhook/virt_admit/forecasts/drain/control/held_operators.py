@@ -10,8 +10,9 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import component_states, kubevirt_updates, px_updates
 from virt_admit.forecasts.placement.components import stalled_machines
+from virt_admit.forecasts.placement.components.drivers import storage_rollouts
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE, SUBSCRIPTION
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CEPH_CLUSTER, NODE, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import capital
@@ -33,6 +34,7 @@ READS: Final[Reads] = union(
     px_updates.READS,
     stalled_machines.READS,
     standing_control_planes.READS,
+    storage_rollouts.READS,
 )
 
 
@@ -53,7 +55,7 @@ class StuckOperator:
     @property
     def is_hosted(self) -> bool:
         """Whether it is of a cluster that this one hosts."""
-        return self.holds is False and self.kind != SUBSCRIPTION.kind
+        return self.holds is False and self.kind not in (SUBSCRIPTION.kind, CEPH_CLUSTER.kind)
 
 
 def briefly(cluster: Cluster) -> Iterator[str]:
@@ -84,12 +86,20 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
         *(_stuck(*each, holds=_is_here(each[0], cluster)) for each in clusters),
         *_control_planes(cluster),
         *storage,
+        *_rollouts(cluster),
         *(
             _stuck(each.subscription, f"{each.reason}. {_APART}", each.remedy, holds=False)
             for each in updates
             if not each.of_vms
         ),
     )
+
+
+def _rollouts(cluster: Cluster) -> Iterator[StuckOperator]:
+    """Yield the updates of storage that do not go on. One that only lags behind holds nothing."""
+    for each in storage_rollouts.held(cluster):
+        reason = each.reason if each.holds else f"{each.reason}. {_APART}"
+        yield _stuck(each.owner, reason, each.remedy, holds=each.holds)
 
 
 def _control_planes(cluster: Cluster) -> Iterator[StuckOperator]:

@@ -2,7 +2,8 @@
 
 A taint that came after the start of a VM, or a cordon, does nothing to its pod, but keeps the next
 one off (kubernetes/kubernetes:pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go
-#Filter).
+#Filter). A kubelet that refuses Longhorn's new instance manager does nothing to the disks that are
+attached either, but no disk is attached there again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components.drivers import shared_taints
+from virt_admit.forecasts.placement.refusals import refused_managers
 from virt_admit.model.commands import virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
@@ -22,7 +24,7 @@ from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of
 
-READS: Final[Reads] = union(candidates.READS, shared_taints.READS)
+READS: Final[Reads] = union(candidates.READS, refused_managers.READS, shared_taints.READS)
 _BEFORE: Final = ", but not before "
 
 
@@ -30,7 +32,7 @@ def later(vmi: Object, cluster: Cluster) -> str:
     """Return the clause of a remedy that restarts a VM with the same demands; empty: a node takes
     its new pod, or that is not known.
     """
-    if barring := _by_taint(vmi, cluster):
+    if barring := _by_taint(vmi, cluster) or _by_storage(vmi, cluster):
         return barring
     node = find(cluster, NODE, "", vmi.at("status", "nodeName").text)
     target = candidates.target(vmi, cluster, moves=False)
@@ -47,7 +49,10 @@ def guarded(remedy: str, vmi: Object, cluster: Cluster) -> str:
     then.
     """
     restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
-    if restart not in remedy or _BEFORE in remedy or not (clause := _by_taint(vmi, cluster)):
+    if restart not in remedy or _BEFORE in remedy:
+        return remedy
+    clause = _by_taint(vmi, cluster) or _by_storage(vmi, cluster)
+    if not clause:
         return remedy
     words, _, further = remedy.partition(f": {command_of(remedy)}")
     if command_of(remedy) and (restart in words or command_of(remedy) == restart):
@@ -70,6 +75,17 @@ def refusal(node: str, target: SchedulingTarget, cluster: Cluster) -> str:
 def _by_taint(vmi: Object, cluster: Cluster) -> str:
     key = shared_taints.barring(vmi, cluster)
     return _clause(f"taint {key} is off the nodes") if key else ""
+
+
+def _by_storage(vmi: Object, cluster: Cluster) -> str:
+    if not refused_managers.any_refused(cluster):
+        return ""
+    target = candidates.target(vmi, cluster, moves=False)
+    nodes = {*target.placement.candidates, vmi.at("status", "nodeName").text or ""} - {""}
+    pod = target.pod
+    if refused_managers.doubt(pod.namespace, pod.claims, nodes, cluster) is None:
+        return ""
+    return _clause("Longhorn's new instance managers run, which attach its disks")
 
 
 def _clause(what: str) -> str:

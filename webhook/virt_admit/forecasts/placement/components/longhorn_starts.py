@@ -24,6 +24,7 @@ from virt_admit.forecasts.placement.components.longhorn import (
     dangling_migrations,
     kubelet_refusals,
     longhorn_copies,
+    replaced_managers,
     tickets_left,
     volume_users,
 )
@@ -65,6 +66,7 @@ READS: Final[Reads] = union(
     longhorn_copies.OF_RELEASE,
     tickets_left.READS,
     kubelet_refusals.READS,
+    replaced_managers.READS,
     {
         PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
         LONGHORN_VOLUME: ("spec.migrationNodeID", "status.currentNodeID", "status.state"),
@@ -293,7 +295,9 @@ def _of_manager(node: str, engine: str, cluster: Cluster) -> HeldVolume | None:
     own = [
         each
         for each in cluster.known(LONGHORN_MANAGER)
-        if each.at("spec", "nodeID").text == node and data_engine(each) == engine
+        if each.at("spec", "nodeID").text == node
+        and data_engine(each) == engine
+        and not replaced_managers.gets_none(each, cluster)
     ]
     if any(_state(each) == _RUNNING for each in own):
         return None
@@ -305,6 +309,9 @@ def _of_stopped(manager: Object, node: str, cluster: Cluster) -> HeldVolume:
     begin = f"instance manager {manager.name} does not run"
     pod = find(cluster, POD, manager.namespace, manager.name)
     refused = kubelet_refusals.of_pod(pod, cluster) if pod is not None else None
+    if refused is not None and (way := replaced_managers.waits(manager, cluster)):
+        words = f"{begin}: {refused.reason}, which that of the former release keeps"
+        return HeldVolume(words, way, of_node=True, refused=True)
     if refused is not None:
         of_cpu = refused.reason.startswith("OutOfcpu") and refused.remedy
         ways = f"{refused.remedy}, or {_LESS_CPU} {node}" if of_cpu else refused.remedy

@@ -53,6 +53,11 @@ def doubt(
     return Problem(f"{only}: {why if others else first.words}", first.remedy)
 
 
+def any_refused(cluster: Cluster) -> bool:
+    """Return whether the kubelet of a node refuses instance managers."""
+    return bool(_refused(cluster))
+
+
 @cached
 def _refused(cluster: Cluster) -> Mapping[tuple[str, str], HeldVolume]:
     """Return why the kubelet refuses the instance managers, by node and data engine."""

@@ -44,7 +44,7 @@ from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
-from virt_admit.model.node_updates.rancher import apply_conflicts, helm_releases
+from virt_admit.model.node_updates.rancher import apply_conflicts, helm_releases, left_charts
 from virt_admit.model.node_updates.rancher.fleet_objects import HARVESTER, LOCAL
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
@@ -56,6 +56,7 @@ READS: Final[Reads] = union(
     harvester_upgrades.READS,
     apply_conflicts.READS,
     helm_releases.READS,
+    left_charts.READS,
     unready_pods.READS,
     {
         MANAGED_CHART: ("spec.paused", "status"),
@@ -123,8 +124,10 @@ _OWN_CLASS: Final = "harvester-longhorn"
 
 
 def _refusal(chart: Object, cluster: Cluster) -> StandingOrder:
-    which, why, remedy = _described(chart, "after which an upgrade can be started", cluster)
     late = clock.has_lasted(update_orders.since(chart.condition("Ready")), _USUAL, cluster)
+    if gone := left_charts.upgrade_of(chart, cluster):
+        return left_charts.refusal(chart, gone, certain=late)
+    which, why, remedy = _described(chart, "after which an upgrade can be started", cluster)
     reason = f"Harvester refuses to start an upgrade while a chart is not ready: {which}{why}"
     brief = f"while it is not ready, Harvester refuses to start an upgrade{why}"
     return StandingOrder(chart, reason, remedy, late, brief)

@@ -104,7 +104,7 @@ def _remedy(ceph: Object, prior: int, cluster: Cluster) -> str:
     )
     allow = f"allow {_OLD} in spec.security.cephx.allowedCiphers, then "
     first = allow if allowed and _OLD not in allowed else ""
-    where, shown = _writer(ceph)
+    where, shown = writer(ceph)
     if first or where:
         values = ", ".join(f"{key} {value}" for key, value in change.items())
         words = f"{first}{back} ({values}{where}); drain no node before. {needs}"
@@ -113,7 +113,7 @@ def _remedy(ceph: Object, prior: int, cluster: Cluster) -> str:
     return typed(f"{back}; drain no node before. {needs}", patch)
 
 
-def _writer(ceph: Object) -> tuple[str, str]:
+def writer(ceph: Object) -> tuple[str, str]:
     """Return where keys are to be set as their object is written from there, and what shows it;
     empty: nothing says so.
 

@@ -24,6 +24,7 @@ READS: Final[Reads] = {
     POD: (
         *("spec.containers.resources.requests", "spec.nodeName", "metadata.ownerReferences"),
         *("status.message", "status.phase", "status.reason"),
+        *("status.containerStatuses.name", "status.initContainerStatuses.name"),
     )
 }
 _FRAME: Final = "Pod was rejected: "
