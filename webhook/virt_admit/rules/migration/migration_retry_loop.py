@@ -12,7 +12,7 @@ next one.
 low for the VM. Only ``scan`` and ``check`` report this.
 """
 
-from virt_admit.forecasts.drain import typed_remedies, vm_outcomes
+from virt_admit.forecasts.drain import typed_remedies, vm_outcomes, vm_problems
 from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states import (
@@ -112,7 +112,8 @@ def _fails_again(vmi: Object, context: Context) -> Findings:
     found = vm_states_failures.again(vmi, context.cluster)
     if found is None or not vmis.running(vmi):
         return
-    found = found._replace(remedy=_safe(found, vmi, context))
+    remedy = vm_problems.slow_copy(_safe(found, vmi, context), vmi, context.cluster)
+    found = found._replace(remedy=remedy)
     path, advice = vmi["status"]["migrationState"].path, advice_of(found.remedy)
     first = messages.ended(advice.partition("; ")[0])
     room = check.room(path) - len(first) - 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.forecasts.drain.failed_migrations import (
+    convergence,
     launcher_libvirt,
     unlike_processors,
     unsafe_storage,
@@ -21,6 +22,7 @@ READS: Final[Reads] = union(
     launcher_libvirt.READS,
     unlike_processors.READS,
     unsafe_storage.READS,
+    convergence.READS,
 )
 POST_COPY_REMEDY: Final = (
     "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.failed_migrations import remedies
+from virt_admit.forecasts.drain.failed_migrations import convergence, remedies
 from virt_admit.forecasts.drain.states import launcher_changes, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -161,8 +161,17 @@ def _without_progress(
         if settings and settings.bandwidth
         else ""
     )
+    ended = sorted(
+        each.lasted
+        for each in migration_failures.in_a_row(vmi, cluster)[-times:]
+        if each.lasted is not None
+    )
+    after = f" after {_between(ended[0], ended[-1])}" if ended else ""
+    why = convergence.cause(vmi, settings, cluster)
     if times >= migrations.RETRY_LOOP:  # else the network may have failed for a moment
-        reason = f"its last {times} migrations were aborted, so will the next: {text}{limit}"
+        reason = (
+            f"its last {times} migrations were aborted{after}, so will the next: {text}{limit}{why}"
+        )
         return Ruling(
             StateEffect.BLOCKS,
             reason,
@@ -170,7 +179,7 @@ def _without_progress(
             ProblemCause.MIGRATION_FAILS,
         )
     which = "migration was" if times == 1 else f"{times} migrations were"
-    reason = f"its last {which} aborted, and so may the next: {text}{limit}"
+    reason = f"its last {which} aborted{after}, and so may the next: {text}{limit}{why}"
     return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings, cluster))
 
 
@@ -327,9 +336,9 @@ def load_remedy(
     )
     # without the second one the first has no effect (rule migration-post-copy-inert)
     post_copy = settings is not None and settings.post_copy and settings.disruption
-    return ", ".join(
-        (*on, wider, LOWER_LOAD, *([POST_COPY] if last_resort and not post_copy else []))
-    )
+    further = convergence.before_deadline(vmi, settings, cluster)
+    last = [f"{POST_COPY}{further}"] if last_resort and not post_copy else []
+    return ", ".join((*on, wider, LOWER_LOAD, *last))
 
 
 def failing(vmi: Object, cluster: Cluster) -> Problem | None:

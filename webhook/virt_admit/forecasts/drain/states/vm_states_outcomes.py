@@ -317,11 +317,19 @@ def _running(case: Case) -> Ruling:
         ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)
     ):
         return Ruling(StateEffect.WAITS, reason)
-    return Ruling(
-        StateEffect.UNKNOWN,
-        reason,
-        typed(load_remedy(case.vmi, settings, case.cluster), _describe(case.vmi)),
-    )
+    return Ruling(StateEffect.UNKNOWN, reason, load_remedy(case.vmi, settings, case.cluster))
+
+
+def open_end(found: VmState, ruled: Ruling | None, again: Ruling | None) -> Ruling | None:
+    """Return why it is not known whether a migration ends, from its state (``ruled``) and from the
+    last ones (``again``); None: it is.
+    """
+    known = [each for each in (ruled, again) if each and each.effect is StateEffect.UNKNOWN]
+    if len(known) > 1 and found.state is State.RUNNING:
+        return known[0]._replace(
+            reason=f"{known[0].reason}; {known[1].reason}", remedy=known[1].remedy
+        )
+    return known[0] if known else None
 
 
 def _end(case: Case, settings: MigrationSettings | None) -> str:
@@ -341,7 +349,10 @@ def _end(case: Case, settings: MigrationSettings | None) -> str:
     if settings.disruption:
         return f"; its guest is paused {at} until the copy ends"
     if case.found.late:
-        return f"; KubeVirt cancels it {at}{' and repeats it' if _is_repeated(case) else ''}"
+        latest = " at the latest" if case.found.attempts else ""
+        return (
+            f"; KubeVirt cancels it {at}{latest}{' and repeats it' if _is_repeated(case) else ''}"
+        )
     return (
         f"; if it has not ended {at}, KubeVirt "
         f"cancels{' and repeats' if _is_repeated(case) else ''} it"
