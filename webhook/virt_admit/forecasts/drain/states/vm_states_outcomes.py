@@ -32,7 +32,7 @@ from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, RESOURCE_QUOTA, VMI, VMIM
+from virt_admit.model.kubernetes.kinds import NODE, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
@@ -91,7 +91,7 @@ def held_target(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | None:
     return ruled if vm_states_times.is_older(found.since, least, cluster) else None
 
 
-_OF_TARGET: Final = (State.NO_TARGET, State.TARGET_PENDING, State.TARGET_NOT_READY)
+_OF_TARGET: Final = (State.QUOTA, State.NO_TARGET, State.TARGET_PENDING, State.TARGET_NOT_READY)
 TARGET_STARTS: Final = timedelta(minutes=10)
 """A target pod has pulled its images and attached its volumes by then."""
 
@@ -201,12 +201,7 @@ def _volume(case: Case) -> Ruling:
 
 
 def _quota(case: Case) -> Ruling:
-    remedy = typed(
-        "raise the quota",
-        kubectl("get", RESOURCE_QUOTA, "", vms.namespace_of(case.vmi), "-o", "yaml"),
-    )
-    reason = f"a quota refuses its second pod{_words(case.found)}"
-    return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.QUOTA)
+    return vm_states_targets.quota(case.vmi, case.found, case.cluster)
 
 
 def _queued(case: Case) -> Ruling:

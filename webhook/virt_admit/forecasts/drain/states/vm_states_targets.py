@@ -18,6 +18,7 @@ from typing import Final
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
+from virt_admit.forecasts.drain.targets import grown_launchers
 from virt_admit.forecasts.placement import candidates, quotas, running_launchers, start_doubts
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import (
@@ -42,7 +43,7 @@ from virt_admit.model.kubevirt.launcher import lost_surcharges, pod_refusals
 from virt_admit.model.kubevirt.launcher.launcher_pod import is_hotplugged
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import command_of, cut_middle, names
+from virt_admit.model.messages import command_of, cut_middle, names, scheduler_words
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
@@ -93,14 +94,28 @@ def not_created(
     )
 
 
-def _exceeded(vmi: Object, reason: str, said: str, cluster: Cluster) -> Ruling | None:
+def quota(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
+    """Return what the quota lacks that refuses the target pod of a migration."""
+    reason = "a quota refuses its second pod"
+    said = events.last_warning(vmi, "FailedCreate", found.since, cluster)
+    if (exceeded := _exceeded(vmi, reason, said, cluster, found.migration)) is not None:
+        return exceeded
+    words = f"{reason}: {scheduler_words(found.detail, 200)}" if found.detail else reason
+    shown = kubectl("get", RESOURCE_QUOTA, "", vms.namespace_of(vmi), "-o", "yaml")
+    return Ruling(StateEffect.BLOCKS, words, typed("raise the quota", shown), ProblemCause.QUOTA)
+
+
+def _exceeded(
+    vmi: Object, reason: str, said: str, cluster: Cluster, migration: Object | None = None
+) -> Ruling | None:
     """Return what a quota lacks that refuses the pod; None: none does, or it has room now."""
     found = exceeded_quotas.of(said, vms.namespace_of(vmi), cluster=cluster)
     if found is None or found.fits:
         return None
     lost = lost_surcharges.of(vmi, found.quota, cluster)
-    why = f"{reason}: {found.refusal}{found.alone}{lost.reason if lost is not None else ''}"
-    remedy = lost.remedy if lost is not None else found.remedy
+    other = lost or grown_launchers.of(vmi, migration, found, cluster)
+    why = f"{reason}: {found.refusal}{found.alone}{other.reason if other is not None else ''}"
+    remedy = other.remedy if other is not None else found.remedy
     if found.quota is not None and not command_of(remedy):  # Rancher or a tool writes it
         shown = kubectl("describe", RESOURCE_QUOTA, found.quota.name, found.quota.namespace)
         remedy = typed(remedy, shown)
