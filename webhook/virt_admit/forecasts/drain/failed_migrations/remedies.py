@@ -7,6 +7,7 @@ from typing import Final
 from virt_admit.forecasts.drain.failed_migrations import (
     convergence,
     launcher_libvirt,
+    shortened_state,
     unlike_processors,
     unsafe_storage,
 )
@@ -23,6 +24,7 @@ READS: Final[Reads] = union(
     unlike_processors.READS,
     unsafe_storage.READS,
     convergence.READS,
+    shortened_state.READS,
 )
 POST_COPY_REMEDY: Final = (
     "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
@@ -98,7 +100,8 @@ def of_one_vm(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
 def lasting(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
     """Return why no migration of a VMI succeeds, whatever its target, until it stops."""
     return (
-        storage.held_by_swtpm(vmi, failure)
+        shortened_state.problem(vmi, cluster)
+        or storage.held_by_swtpm(vmi, failure)
         or missing_network_info.problem(vmi, failure, cluster)
         or launcher_libvirt.problem(vmi, failure, cluster)
         or unsafe_storage.problem(vmi, failure, cluster)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.failed_migrations import convergence, remedies
+from virt_admit.forecasts.drain.failed_migrations import convergence, remedies, shortened_state
 from virt_admit.forecasts.drain.states import launcher_changes, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -345,6 +345,8 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why the next migration fails like the last ones, which a repetition might have
     repaired; None: it may not.
     """
+    if cut := shortened_state.problem(vmi, cluster):
+        return cut
     failed = migration_failures.in_a_row(vmi, cluster)
     moment = [each for each in failed if each.kind is FailureClass.MOMENT]
     held = remedies.of_one_vm(vmi, moment[-1].text, cluster) if moment else None
@@ -377,6 +379,8 @@ def again(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why the next migration fails or may fail like the last ones, whoever asks for it;
     None: they failed for several reasons, or only one did that may have been of the moment.
     """
+    if cut := shortened_state.problem(vmi, cluster):
+        return cut
     failed = migration_failures.in_a_row(vmi, cluster)
     if failed and remedies.of_one_vm(vmi, failed[-1].text, cluster) is not None:
         return failing(vmi, cluster)

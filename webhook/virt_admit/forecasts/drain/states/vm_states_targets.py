@@ -15,6 +15,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
+from virt_admit.forecasts.drain.failed_migrations import shortened_state
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
@@ -80,6 +81,8 @@ def not_created(
             f"{reason}; {covers}, so it may deny them",
             typed(look, denied.command),
         )
+    if not said and (cut := shortened_state.problem(vmi, cluster)) is not None:
+        return Ruling(StateEffect.BLOCKS, f"{reason}: {cut.reason}", cut.remedy, cut.cause)
     if not said:
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
