@@ -7,8 +7,7 @@ import pytest
 from tests import builders
 from tests.builders import NAMESPACE, manifest
 from tests.forecasts.drain.vm_motion import cluster, migration, vmi
-from virt_admit.forecasts.drain.targets import grown_launchers
-from virt_admit.forecasts.placement.refusals import exceeded_quotas
+from virt_admit.forecasts.placement.refusals import exceeded_quotas, grown_launchers
 
 SAID = (
     "exceeded quota: default-x, requested: limits.memory=6Gi, used: limits.memory=6Gi, limited: "

@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import kubevirt
 from tests.forecasts.drain.vm_motion import cluster, launcher, vmi
-from virt_admit.forecasts.drain.states import old_sidecars
+from virt_admit.forecasts.drain.failed_migrations import old_sidecars
 
 OLD = "quay.io/kubevirt/network-passt-binding:20231205"
 

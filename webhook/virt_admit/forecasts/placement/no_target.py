@@ -117,7 +117,7 @@ def reason(
         return unfit._replace(reason=f"{NOWHERE}{_told(refusals, lacked)}{unfit.reason}")
     if starting:
         return starting
-    host = of_host_model(target, causes)
+    host = of_host_model(target, causes, cluster)
     remedy = either(lasting, otherwise) if lasting else remedy_of(causes, otherwise, cluster, host)
     claim, namespace = broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""

@@ -13,7 +13,8 @@ release or later. Repair the container runtime of a node that cannot end a pod. 
 of that node that is left then can be deleted.
 """
 
-from virt_admit.forecasts.drain.states import dying_pods, left_pods, old_sidecars
+from virt_admit.forecasts.drain.failed_migrations import old_sidecars
+from virt_admit.forecasts.drain.states import dying_pods, left_pods
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import POD, VMI, VMIM

@@ -49,8 +49,9 @@ def problem(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
         return None
     if _CACHED in failure:
         return _of_cache(vmi, failure)
-    disks = list(_files(vmi, cluster))
-    disks = [each for each, driver in disks if not _is_known(driver)] or [each for each, _ in disks]
+    found = list(_files(vmi, cluster))
+    unknown = [each for each, driver in found if not _is_known(driver)]
+    disks = unknown or [each for each, _ in found]
     what = f"the file system of {names(disks, 300)}" if disks else "that of its disks"
     reason = (
         f"libvirt refuses it before it copies anything ({_NOT_SHARED}), whatever the node, as it "

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.states import dying_pods, old_sidecars, vm_states_motion
-from virt_admit.forecasts.drain.states.old_sidecars import Sidecar
+from virt_admit.forecasts.drain.failed_migrations import old_sidecars
+from virt_admit.forecasts.drain.failed_migrations.old_sidecars import Sidecar
+from virt_admit.forecasts.drain.states import dying_pods, vm_states_motion
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster

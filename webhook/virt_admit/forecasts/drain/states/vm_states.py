@@ -18,21 +18,23 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.failed_migrations import remedies
+from virt_admit.forecasts.drain.failed_migrations import old_sidecars, remedies
 from virt_admit.forecasts.drain.states import (
     launcher_changes,
     lost_launchers,
-    old_sidecars,
     vm_states_migrating,
     vm_states_motion,
     vm_states_queue,
     vm_states_times,
 )
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, PLACED, Flag, State, VmState
-from virt_admit.forecasts.drain.targets import grown_launchers
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import webhook_deadlocks
-from virt_admit.forecasts.placement.refusals import exceeded_quotas, overcommitted_memory
+from virt_admit.forecasts.placement.refusals import (
+    exceeded_quotas,
+    grown_launchers,
+    overcommitted_memory,
+)
 from virt_admit.forecasts.placement.starts import ovn_ports, pod_starts
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather

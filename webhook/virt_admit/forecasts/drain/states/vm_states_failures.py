@@ -12,7 +12,7 @@ from virt_admit.forecasts.drain.failed_migrations import convergence, remedies, 
 from virt_admit.forecasts.drain.states import launcher_changes, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.model.commands import kubectl
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VMIM
@@ -120,7 +120,9 @@ def of_same_words(vmi: Object, cluster: Cluster) -> Ruling | None:
         f"its last {_TWICE} migrations{where} failed with the same words, and so may the next: "
         f"{cut_middle(failed[-1].text, 200)}"
     )
-    return Ruling(StateEffect.UNKNOWN, reason, remedies.of(failed[-1].text))
+    name = failed[-1].migration
+    described = kubectl("describe", VMIM, name, vms.namespace_of(vmi)) if name else ""
+    return Ruling(StateEffect.UNKNOWN, reason, typed(remedies.of(failed[-1].text), described))
 
 
 _TWICE: Final = 2
@@ -376,7 +378,7 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
 
 
 def again(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why the next migration fails or may fail like the last ones, whoever asks for it;
+    """Return why the next migration fails or may fail like the last ones, also one by hand;
     None: they failed for several reasons, or only one did that may have been of the moment.
     """
     if cut := shortened_state.problem(vmi, cluster):

@@ -19,7 +19,6 @@ from virt_admit.forecasts.drain.failed_migrations import shortened_state
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
-from virt_admit.forecasts.drain.targets import grown_launchers
 from virt_admit.forecasts.placement import candidates, quotas, running_launchers, start_doubts
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import (
@@ -28,7 +27,11 @@ from virt_admit.forecasts.placement.components import (
     webhook_deadlocks,
 )
 from virt_admit.forecasts.placement.components.webhook_deadlocks import RefusedPods
-from virt_admit.forecasts.placement.refusals import exceeded_quotas, overcommitted_memory
+from virt_admit.forecasts.placement.refusals import (
+    exceeded_quotas,
+    grown_launchers,
+    overcommitted_memory,
+)
 from virt_admit.forecasts.placement.starts import ovn_ports, pod_starts, volume_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.evidence.writes import admission_policies
@@ -82,7 +85,8 @@ def not_created(
             typed(look, denied.command),
         )
     if not said and (cut := shortened_state.problem(vmi, cluster)) is not None:
-        return Ruling(StateEffect.BLOCKS, f"{reason}: {cut.reason}", cut.remedy, cut.cause)
+        why = f"{reason}: {cut.reason}"
+        return Ruling(StateEffect.BLOCKS, why, cut.remedy, ProblemCause.MIGRATION_FAILS)
     if not said:
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)

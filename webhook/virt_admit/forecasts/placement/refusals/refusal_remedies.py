@@ -15,6 +15,7 @@ from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
 from virt_admit.model.kubevirt.instances.cpu_models import TARGET
+from virt_admit.model.kubevirt.launcher.launcher_pod import CPU_FEATURE
 from virt_admit.model.kubevirt.settings import configuration, live_updates
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
@@ -198,15 +199,24 @@ def cause_of(causes: Collection[str]) -> ProblemCause:
     return ProblemCause.NO_TARGET
 
 
-def of_host_model(target: SchedulingTarget, causes: Collection[str]) -> str:
-    """Return that a guest keeps the CPU features of its first node, as an insertion; empty: they
-    are not the cause, or the VM itself asks for them.
+def of_host_model(target: SchedulingTarget, causes: Collection[str], cluster: Cluster) -> str:
+    """Return that a guest has the CPU features of its node by ``host-model``, as an insertion;
+    empty: they are not the cause, the VM itself asks for them, or not even its node has them now,
+    so that a restart alone helps.
     """
-    if not any(cause.startswith("CPU feature ") for cause in causes) or not any(
-        key.startswith(TARGET) for key in target.pod.node_selector
-    ):
+    node = candidates.scheduler(cluster).state.nodes.get(target.placement.without)
+    labels = node.labels if node is not None else {}
+    lacking = [each.partition(_FEATURE)[2] for each in causes if each.startswith(_FEATURE)]
+    by_host = any(key.startswith(TARGET) for key in target.pod.node_selector)
+    if not lacking or not by_host or not all(f"{CPU_FEATURE}{name}" in labels for name in lacking):
         return ""
-    return ", as with CPU model host-model the guest keeps the features of the node that started it"
+    return (
+        ", as with CPU model host-model the guest keeps the features that firmware and microcode "
+        "gave the node which started it"
+    )
+
+
+_FEATURE: Final = "CPU feature "
 
 
 def common_model_remedy(model: str, cluster: Cluster) -> str:
@@ -217,9 +227,8 @@ def common_model_remedy(model: str, cluster: Cluster) -> str:
     field = configuration.setting(found, what).path if found is not None else ""
     for_all = f" (for all VMs without one: {found.kind} {field})" if found is not None else ""
     return (
-        f"set CPU model {model}, which every node offers{for_all}, or give the nodes the same "
-        "firmware and microcode, and restart the VM (a restart alone gives it the features of one "
-        "node again)"
+        f"set CPU model {model}, which every node offers{for_all}, and restart the VM (a restart "
+        "alone gives it the features of one node again)"
     )
 
 
