@@ -100,7 +100,7 @@ def reason(
         return unserved
     refusals, lacked, left_out = _chosen(refusals, cluster)
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
-    known = _known(target, refusals, lacked, cluster)
+    host, known = of_host_model(target, causes, cluster), _known(target, refusals, lacked, cluster)
     lasting = (
         known.remedy
         or other_model(common_causes(refusals), cluster, starts=starts)
@@ -117,7 +117,6 @@ def reason(
         return unfit._replace(reason=f"{NOWHERE}{_told(refusals, lacked)}{unfit.reason}")
     if starting:
         return starting
-    host = of_host_model(target, causes, cluster)
     remedy = either(lasting, otherwise) if lasting else remedy_of(causes, otherwise, cluster, host)
     claim, namespace = broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
