@@ -126,7 +126,11 @@ def unsafe_storage() -> Incident:
         "is unsafe')"
     )
     failed(items, "web", text, ("w2", "w3", "w2"), lasted=2)
-    facts = (r"Migration without shared storage is unsafe", r"storage that both nodes share")
+    facts = (
+        r"Migration without shared storage is unsafe",
+        r"claim nfs \(volumeMode Filesystem",
+        r"volumeMode Block",
+    )
     return Incident("unsafe-storage", f"{KUBEVIRT}/issues/9643", items, NO, facts)
 
 

@@ -15,7 +15,6 @@ from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states.vm_states_failures import (
     LOWER_LOAD,
     PAIR_REMEDY,
-    POST_COPY,
     RESTART_REMEDY,
     VOLUME_REMEDY,
 )
@@ -407,9 +406,14 @@ def _edit_quota(problem: Problem, vmi: Object, cluster: Cluster) -> str:
 
 
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
-    if problem.remedy.endswith((LOWER_LOAD, POST_COPY)) or problem.remedy.startswith(VOLUME_REMEDY):
+    if is_of_load(problem.remedy):
         return edit_limits(vmi, cluster)
     return _elsewhere(problem, vmi, cluster)
+
+
+def is_of_load(remedy: str) -> bool:
+    """Whether a remedy changes the settings of migrations."""
+    return LOWER_LOAD in remedy or remedy.startswith(VOLUME_REMEDY)
 
 
 def _elsewhere(problem: Problem, vmi: Object, cluster: Cluster) -> str:

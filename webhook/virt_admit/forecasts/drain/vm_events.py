@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.control import control_path, overruling
 from virt_admit.forecasts.drain.control.control_path import Component, ControlPath
 from virt_admit.forecasts.drain.control.hindrances import Hindrance
 from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, StateEffect
@@ -308,6 +309,9 @@ def _never(asked: Forecast, cluster: Cluster) -> str:
     fails = vm_states_failures.of_pairs(vmi, asked.state, target, cluster) is not None
     untried = {*target.placement.candidates, *target.placement.undetermined}
     if fails and (not untried or vm_states_failures.of_devices(vmi, cluster)):
+        return "its migrations fail on every node for a cause that stays"
+    said = asked.state.failure.text if asked.state.failure is not None else ""
+    if remedies.lasting(vmi, said, cluster) is not None:
         return "its migrations fail on every node for a cause that stays"
     causes = [cause for why in target.placement.refusals.values() for cause in why.split("; ")]
     if affinity_partners.keeps_both(target.pod, causes, cluster):

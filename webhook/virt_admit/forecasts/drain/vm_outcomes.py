@@ -324,9 +324,9 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
         return kept(problem, f"{why}, but {problem.reason}{words}")
     if ruled is not None and ruled.effect is StateEffect.BLOCKS:
         return kept(Problem(ruled.reason, ruled.remedy, ruled.cause))
-    for open_end in (ruled, again):
-        if open_end is not None and open_end.effect is StateEffect.UNKNOWN:
-            return _Verdict(VmOutcome.UNKNOWN, open_end.reason, open_end.remedy)
+    if (open_end := vm_states_outcomes.open_end(state, ruled, again)) is not None:
+        way = vm_problems.slow_copy(open_end.remedy, vmi, cluster)
+        return _Verdict(VmOutcome.UNKNOWN, open_end.reason, way)
     doubt = migration_doubts.doubt(vmi, find(True), cluster)
     if doubt is not None:
         reason = f"{why}, but {doubt.reason}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.external import acting_owners, external_movers
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import stuck_starts
@@ -13,7 +14,7 @@ from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import migratability, vmis, vms
+from virt_admit.model.kubevirt.instances import migratability, migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Reason
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
@@ -26,6 +27,7 @@ READS: Final = union(
     changed_disks.READS,
     external_movers.READS,
     acting_owners.READS,
+    migration_timeouts.READS,
 )
 """The fields that the problems of a VM rest on besides those of ``vmi_evictions``."""
 
@@ -159,3 +161,12 @@ def together(problems: Sequence[Problem]) -> str:
 
 
 _CANNOT: Final = ", but cannot migrate: "
+
+
+def slow_copy(remedy: str, vmi: Object, cluster: Cluster) -> str:
+    """Return the remedy of a migration that may not end, with the command for its settings."""
+    if not typed_remedies.is_of_load(remedy):
+        return remedy
+    alone = "; or set it in a MigrationPolicy that selects this VM alone"
+    own = "" if migration_timeouts.policy(vmi, cluster) is not None else alone
+    return typed(f"{remedy}{own}", typed_remedies.edit_limits(vmi, cluster))

@@ -38,6 +38,7 @@ from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     either,
     is_gone_at_home,
     lasting_remedy,
+    of_host_model,
     offer,
     remedy_of,
     unfit_remedy,
@@ -99,7 +100,7 @@ def reason(
         return unserved
     refusals, lacked, left_out = _chosen(refusals, cluster)
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
-    known = _known(target, refusals, lacked, cluster)
+    host, known = of_host_model(target, causes, cluster), _known(target, refusals, lacked, cluster)
     lasting = (
         known.remedy
         or other_model(common_causes(refusals), cluster, starts=starts)
@@ -116,13 +117,13 @@ def reason(
         return unfit._replace(reason=f"{NOWHERE}{_told(refusals, lacked)}{unfit.reason}")
     if starting:
         return starting
-    remedy = either(lasting, otherwise) if lasting else remedy_of(causes, otherwise, cluster)
+    remedy = either(lasting, otherwise) if lasting else remedy_of(causes, otherwise, cluster, host)
     claim, namespace = broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     if claim and (dying := dying_claims.of_claim(namespace, claim, cluster)) is not None:
         remedy, command = f"{dying.way}{kept}", dying.command
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
-    why += f"{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
+    why += f"{host}{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
     lacks_room = not lasting and not claim and any(" missing on " in each for each in causes)
     if lacks_room and (owed := owed_nodes.first(cluster)) is not None:

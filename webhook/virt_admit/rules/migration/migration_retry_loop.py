@@ -4,13 +4,15 @@
 minutes or more. Meanwhile the drain does not complete and the VM stays outdated. KubeVirt keeps
 only the five newest attempts. A migration whose target pod is on the node of the VM cannot succeed
 either: its scheduler ignores the anti-affinity of the pod. One that a person asked for is not
-repeated, and ends without a word on the VM if its target pod does not start.
+repeated, and ends without a word on the VM if its target pod does not start. Two of them in a row
+that fail with the same words, or one that libvirt refuses for the disks of the VM, foretell the
+next one.
 
 **Fix.** Remove the cause: an obsolete CPU model, no other node that fits, or limits that are too
 low for the VM. Only ``scan`` and ``check`` report this.
 """
 
-from virt_admit.forecasts.drain import typed_remedies, vm_outcomes
+from virt_admit.forecasts.drain import typed_remedies, vm_outcomes, vm_problems
 from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states import (
@@ -30,7 +32,7 @@ from virt_admit.model import messages
 from virt_admit.model.commands import shell, virtctl
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
-from virt_admit.model.kubevirt.instances import migration_failures, migrations, vms
+from virt_admit.model.kubevirt.instances import migration_failures, migrations, vmis, vms
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.messages import advice_of, command_of, cut, cut_middle
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId, problem_of
@@ -80,7 +82,8 @@ def check(vmi: Object, context: Context) -> Findings:
             command=command,
         )
     elif not vmi.at("status", "evacuationNodeName").text and not vmi.deleted:
-        yield from _held_target(vmi, state, context)
+        found = tuple(_held_target(vmi, state, context))
+        yield from found or _fails_again(vmi, context)
     yield from more_may_exist(context.cluster, VMIM)
 
 
@@ -101,6 +104,28 @@ def _held_target(vmi: Object, state: VmState, context: Context) -> Findings:
         check.first_that_fits(path, *choices),
         problem=_problem(vmi, context),
         command=command_of(held.remedy),
+    )
+
+
+def _fails_again(vmi: Object, context: Context) -> Findings:
+    """Yield that the migrations that a person or another program asked for failed alike."""
+    found = vm_states_failures.again(vmi, context.cluster)
+    if found is None or not vmis.running(vmi):
+        return
+    remedy = vm_problems.slow_copy(_safe(found, vmi, context), vmi, context.cluster)
+    found = found._replace(remedy=remedy)
+    path, advice = vmi["status"]["migrationState"].path, advice_of(found.remedy)
+    first = messages.ended(advice.partition("; ")[0])
+    room = check.room(path) - len(first) - 2
+    yield Finding(
+        path,
+        check.first_that_fits(
+            path,
+            f"{messages.ended(found.reason)} {advice}",
+            f"{messages.ended(messages.shorten(found.reason, room))} {first}",
+        ),
+        problem=_problem(vmi, context),
+        command=command_of(found.remedy),
     )
 
 

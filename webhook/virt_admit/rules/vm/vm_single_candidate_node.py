@@ -5,7 +5,8 @@ VM is migratable. If only one node meets them, the target pod of every migration
 drain of that node never completes. A running VM with ``host-model`` also needs a node that offers
 the CPU model and features of its own node.
 
-**Fix.** Relax the constraint that excludes the other nodes, prepare a second node, or set
+**Fix.** Give a VM with ``host-model`` a CPU model that all nodes offer, and restart it. Else relax
+the constraint that excludes the other nodes, prepare a second node, or set
 ``evictionStrategy: None``: the VM then stops during the drain and starts again when the node
 returns.
 """
@@ -17,6 +18,7 @@ from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.forecasts.placement.permanent_constraints import Host
 from virt_admit.model.commands import argument, shell
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability, tsc
 from virt_admit.model.kubevirt.instances.expand import expand
@@ -46,10 +48,13 @@ def check(obj: Object, context: Context) -> Findings:
         return
     candidates: list[str] = []
     constraints: dict[str, None] = {}
+    features: list[str] = []
     refused, labels = dict[str, str](), dict[str, Mapping[str, Any]]()
     demanded = permanent_constraints.demanded_by_its_node(vmi, cluster)
     for host in permanent_constraints.hosts(vmi, cluster):
-        refusal = host.refusal or _lacks(host, obj, demanded)
+        refusal = host.refusal
+        if not refusal and (refusal := _lacks(host, obj, demanded)):
+            features.append(host.name)
         if refusal:
             constraints[refusal] = None
             refused[host.name], labels[host.name] = refusal, host.labels
@@ -62,10 +67,19 @@ def check(obj: Object, context: Context) -> Findings:
     only, others = candidates[0], "no other node exists"
     if constraints:
         others = f"the others are excluded by {names(constraints, 70)}"
-    command, way = "", "Allow a second node, or set evictionStrategy: None."
+    runs, command, way = (
+        "can run this VM",
+        "",
+        "Allow a second node, or set evictionStrategy: None.",
+    )
     if (gap := tsc.gap(refused, labels, cluster)) is not None and gap.remedy:
         way = f"{capital(gap.remedy)}."
         command = shell("kubectl", "get", "nodes", "-L", tsc.TSC_FREQUENCY)
+    if features and features == list(refused) and (model := _common_model(cluster)):
+        # the VM itself excludes none of them: each could start it
+        others = f"the others lack {names(constraints, 70)} of its host-model"
+        runs = "can take the running guest"
+        way = f"Set CPU model {model}, which every node offers, and restart it."
     if refused and all(without_kvm.seems_off(name, cluster) for name in refused):
         others = f"virtualization is off on {names(refused, 70)}"
         way = "Switch it on there, in the firmware or in the hypervisor below."
@@ -73,11 +87,18 @@ def check(obj: Object, context: Context) -> Findings:
     remedy = f"so a drain never completes. {way}"
     message = check.first_that_fits(
         vmi.spec.path,
-        f"only node {only} can run this VM ({others}), {remedy.replace(_NONE, _SHUT)}",
-        f"only node {only} can run this VM ({others}), {remedy}",
-        f"only node {only} can run this VM, {remedy}",
+        f"only node {only} {runs} ({others}), {remedy.replace(_NONE, _SHUT)}",
+        f"only node {only} {runs} ({others}), {remedy}",
+        f"only node {only} {runs}, {remedy}",
     )
     yield Finding(vmi.spec.path, message, value=only, command=command)
+
+
+def _common_model(cluster: Cluster) -> str:
+    # files alone know no nodes
+    from virt_admit.forecasts.placement import common_model  # noqa: PLC0415
+
+    return common_model.common_model(cluster)
 
 
 _NONE: Final = "evictionStrategy: None."

@@ -8,10 +8,12 @@ drain of its node ends. Longhorn starts no further migration of a volume whose l
 ended.
 
 **Fix.** Delete an old pod that no longer has a guest, as ``virsh list`` in it shows. A sidecar of
-hooks v1alpha3 ends by itself since KubeVirt 1.2. Repair the container runtime of a node that cannot
-end a pod. A VolumeAttachment of that node that is left then can be deleted.
+hooks v1alpha3 ends by itself since KubeVirt 1.2: give a network binding a ``sidecarImage`` of that
+release or later. Repair the container runtime of a node that cannot end a pod. A VolumeAttachment
+of that node that is left then can be deleted.
 """
 
+from virt_admit.forecasts.drain.failed_migrations import old_sidecars
 from virt_admit.forecasts.drain.states import dying_pods, left_pods
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import more_may_exist
@@ -26,6 +28,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
     reads=union(
         clock.READS,
         dying_pods.READS,
+        old_sidecars.READS,
         {
             VMI: (),
             VMIM: ("metadata.creationTimestamp", "metadata.uid", "spec.vmiName", "status.phase"),
@@ -77,13 +80,16 @@ def check(vmi: Object, context: Context) -> Findings:
         effect = f"migration {cut(waits.name, 40)} waits for it"
     runs = f"runs for {clock.duration(left.age)}"
     pod = f"old pod {cut(left.pod.name, 50)} on {cut(left.node, 30)} {runs}"
+    begin = f"its {pod} without a guest, kept by container {cut(left.kept_by, 30)}; {effect}"
+    known = left.sidecar
+    renew = f" and {known.renew}" if known is not None and known.renew else ""
+    choices = (f"{begin}. Delete that pod{each}." for each in (renew, ""))
     yield Finding(
         path,
-        f"its {pod} without a guest, kept by container {cut(left.kept_by, 30)}; {effect}. Delete "
-        "that pod.",
+        check.first_that_fits(path, *choices),
         value=left.pod.name,
         problem=problem_of(ProblemCause.POD_NOT_ENDING, vmi),
-        command=left.remedy.rpartition(": ")[2],
+        command=command_of(left.remedy),
     )
 
 

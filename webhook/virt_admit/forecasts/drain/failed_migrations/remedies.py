@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_admit.forecasts.drain.failed_migrations import launcher_libvirt, unlike_processors
+from virt_admit.forecasts.drain.failed_migrations import (
+    convergence,
+    launcher_libvirt,
+    shortened_state,
+    unlike_processors,
+    unsafe_storage,
+)
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -13,7 +19,12 @@ from virt_admit.model.kubevirt.launcher import missing_network_info
 from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
-    missing_network_info.READS, launcher_libvirt.READS, unlike_processors.READS
+    missing_network_info.READS,
+    launcher_libvirt.READS,
+    unlike_processors.READS,
+    unsafe_storage.READS,
+    convergence.READS,
+    shortened_state.READS,
 )
 POST_COPY_REMEDY: Final = (
     "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
@@ -80,10 +91,18 @@ def of(text: str) -> str:
 
 
 def of_one_vm(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
-    """Return why no node takes a VMI until it stops, by the words of a failed migration."""
+    """Return why no node takes a VMI until it stops, by the words of a failed migration, or only
+    one with its processor.
+    """
+    return lasting(vmi, failure, cluster) or unlike_processors.problem(vmi, failure, cluster)
+
+
+def lasting(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
+    """Return why no migration of a VMI succeeds, whatever its target, until it stops."""
     return (
-        storage.held_by_swtpm(vmi, failure)
+        shortened_state.problem(vmi, cluster)
+        or storage.held_by_swtpm(vmi, failure)
         or missing_network_info.problem(vmi, failure, cluster)
         or launcher_libvirt.problem(vmi, failure, cluster)
-        or unlike_processors.problem(vmi, failure, cluster)
+        or unsafe_storage.problem(vmi, failure, cluster)
     )

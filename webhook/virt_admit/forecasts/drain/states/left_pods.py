@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.failed_migrations import old_sidecars
+from virt_admit.forecasts.drain.failed_migrations.old_sidecars import Sidecar
 from virt_admit.forecasts.drain.states import dying_pods, vm_states_motion
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
@@ -39,6 +41,8 @@ class LeftPod(NamedTuple):
     migration: str
     """The finished migration of which it was the source; empty: not known."""
     age: timedelta
+    sidecar: Sidecar | None = None
+    """The setting that names the image of what keeps it; None: none is known."""
 
     @property
     def node(self) -> str:
@@ -53,7 +57,7 @@ class LeftPod(NamedTuple):
         do = "have" if several else "has"
         return (
             f"{role} still runs: its container{several} {self.kept_by} {do} not ended, while "
-            f"{_GUEST} ended{self.ended}"
+            f"{_GUEST} ended{self.ended}{f'; {self.sidecar.words}' if self.sidecar else ''}"
         )
 
     @property
@@ -64,7 +68,8 @@ class LeftPod(NamedTuple):
             f"the guest runs on {here}, so delete that pod (sidecars of hooks v1alpha3 end by "
             "themselves since 1.2)"
         )
-        return typed(words, kubectl("delete", POD, self.pod.name, self.pod.namespace))
+        further = self.sidecar.further if self.sidecar is not None else ""
+        return typed(words, kubectl("delete", POD, self.pod.name, self.pod.namespace), further)
 
 
 class StalePod(NamedTuple):
@@ -187,7 +192,9 @@ def _left(vmi: Object, pod: Object, cluster: Cluster) -> Iterator[LeftPod]:
         if at is not None and age < timedelta(hours=24)
         else f" {clock.duration(age)} ago"
     )
-    yield LeftPod(vmi, pod, names(running), f"{how}{when}", _migration(vmi, cluster), age)
+    known = (old_sidecars.of(vmi, pod, name, cluster) for name in running)
+    sidecar = next(filter(None, known), None)
+    yield LeftPod(vmi, pod, names(running), f"{how}{when}", _migration(vmi, cluster), age, sidecar)
 
 
 def _guest(pod: Object) -> Field:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.failed_migrations import remedies
+from virt_admit.forecasts.drain.failed_migrations import old_sidecars, remedies
 from virt_admit.forecasts.drain.states import (
     launcher_changes,
     lost_launchers,
@@ -30,7 +30,11 @@ from virt_admit.forecasts.drain.states import (
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, PLACED, Flag, State, VmState
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import webhook_deadlocks
-from virt_admit.forecasts.placement.refusals import overcommitted_memory
+from virt_admit.forecasts.placement.refusals import (
+    exceeded_quotas,
+    grown_launchers,
+    overcommitted_memory,
+)
 from virt_admit.forecasts.placement.starts import ovn_ports, pod_starts
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
@@ -58,6 +62,9 @@ READS: Final = union(
     migration_timeouts.READS,
     launcher_changes.READS,
     remedies.READS,
+    grown_launchers.READS,
+    old_sidecars.READS,
+    exceeded_quotas.READS,
     overcommitted_memory.READS,
     webhook_deadlocks.READS,
     {

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.failed_migrations import remedies
+from virt_admit.forecasts.drain.failed_migrations import convergence, remedies, shortened_state
 from virt_admit.forecasts.drain.states import launcher_changes, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
-from virt_admit.model.commands import kubectl
+from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VMIM
@@ -36,7 +37,7 @@ def repeats(
 ) -> Ruling | None:
     """Return why the next migration fails like the last ones; None: it may succeed."""
     return of_pairs(vmi, found, target, cluster) or (
-        None if found.state in _ENDS_NOW else of_load(vmi, cluster)
+        None if found.state in _ENDS_NOW else of_load(vmi, cluster) or of_same_words(vmi, cluster)
     )
 
 
@@ -101,6 +102,52 @@ def of_load(vmi: Object, cluster: Cluster) -> Ruling | None:
     return None
 
 
+def of_same_words(vmi: Object, cluster: Cluster) -> Ruling | None:
+    """Return that the last two migrations failed with the same words, so that the next one may fail
+    as well; None: they did not, or the setting that they name was changed since.
+    """
+    failed = migration_failures.in_a_row(vmi, cluster)
+    if len(failed) < _TWICE or _is_changed_since(vmi, failed[-1], cluster):
+        return None
+    before, last = (_without_names(each) for each in failed[-_TWICE:])
+    if not last or before != last or failed[-1].kind is not FailureClass.MOMENT:
+        return None
+    targets = sorted({each.target for each in failed[-_TWICE:] if each.target})
+    if _GIVEN_UP.search(last) or (len(targets) < _TWICE and _PASSES.search(last)):
+        return None
+    where = f" (to {names(targets)})" if targets else ""
+    reason = (
+        f"its last {_TWICE} migrations{where} failed with the same words, and so may the next: "
+        f"{cut_middle(failed[-1].text, 200)}"
+    )
+    name = failed[-1].migration
+    described = kubectl("describe", VMIM, name, vms.namespace_of(vmi)) if name else ""
+    return Ruling(StateEffect.UNKNOWN, reason, typed(remedies.of(failed[-1].text), described))
+
+
+_TWICE: Final = 2
+_GIVEN_UP: Final = re.compile("abort|cancel")
+"""Words of migrations that a user ended: those of time-outs are of another class."""
+_PASSES: Final = re.compile(
+    "connection (?:refused|reset)|no route|timed out|unable to connect|target pod"
+)
+"""Words of one target that a moment explains."""
+_VARIES: Final = re.compile(r"[0-9a-f]*[0-9][0-9a-f.:-]*")
+"""Numbers, times, addresses and uids."""
+
+
+def _without_names(failure: migration_failures.Failure) -> str:
+    """Return the words of a failure without what differs from one migration to the next."""
+    target = rf"\b{re.escape(failure.target)}\b" if failure.target else "(?!)"
+    return _VARIES.sub("", re.sub(target, "", failure.text).lower())
+
+
+def _is_changed_since(vmi: Object, last: migration_failures.Failure, cluster: Cluster) -> bool:
+    """Whether a migration failed as it may switch to post-copy, and the next one may not."""
+    of_post_copy = migration_failures.is_of_post_copy(last)
+    return of_post_copy and not migration_timeouts.may_post_copy(vmi, cluster)
+
+
 def _between(shortest: timedelta, longest: timedelta) -> str:
     """Return how long something lasts, or from what to what."""
     low, high = duration(shortest), duration(longest)
@@ -116,8 +163,17 @@ def _without_progress(
         if settings and settings.bandwidth
         else ""
     )
+    ended = sorted(
+        each.lasted
+        for each in migration_failures.in_a_row(vmi, cluster)[-times:]
+        if each.lasted is not None
+    )
+    after = f" after {_between(ended[0], ended[-1])}" if ended else ""
+    why = convergence.cause(vmi, settings, cluster)
     if times >= migrations.RETRY_LOOP:  # else the network may have failed for a moment
-        reason = f"its last {times} migrations were aborted, so will the next: {text}{limit}"
+        reason = (
+            f"its last {times} migrations were aborted{after}, so will the next: {text}{limit}{why}"
+        )
         return Ruling(
             StateEffect.BLOCKS,
             reason,
@@ -125,7 +181,7 @@ def _without_progress(
             ProblemCause.MIGRATION_FAILS,
         )
     which = "migration was" if times == 1 else f"{times} migrations were"
-    reason = f"its last {which} aborted, and so may the next: {text}{limit}"
+    reason = f"its last {which} aborted{after}, and so may the next: {text}{limit}{why}"
     return Ruling(StateEffect.UNKNOWN, reason, load_remedy(vmi, settings, cluster))
 
 
@@ -282,28 +338,25 @@ def load_remedy(
     )
     # without the second one the first has no effect (rule migration-post-copy-inert)
     post_copy = settings is not None and settings.post_copy and settings.disruption
-    return ", ".join(
-        (*on, wider, LOWER_LOAD, *([POST_COPY] if last_resort and not post_copy else []))
-    )
+    further = convergence.before_deadline(vmi, settings, cluster)
+    last = [f"{POST_COPY}{further}"] if last_resort and not post_copy else []
+    return ", ".join((*on, wider, LOWER_LOAD, *last))
 
 
 def failing(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why the next migration fails like the last ones, which a repetition might have
     repaired; None: it may not.
     """
+    if cut := shortened_state.problem(vmi, cluster):
+        return cut
     failed = migration_failures.in_a_row(vmi, cluster)
     moment = [each for each in failed if each.kind is FailureClass.MOMENT]
     held = remedies.of_one_vm(vmi, moment[-1].text, cluster) if moment else None
     if held is not None:
-        return held._replace(
-            reason=f"each migration fails, as the last {len(moment)} did: {held.reason}"
-        )
-    if (
-        moment
-        and migration_failures.is_of_post_copy(moment[-1])
-        and not migration_timeouts.may_post_copy(vmi, cluster)
-    ):
-        return None  # the setting was changed since
+        which = len(moment) if len(moment) > 1 else "one"
+        return held._replace(reason=f"each migration fails, as the last {which} did: {held.reason}")
+    if moment and _is_changed_since(vmi, moment[-1], cluster):
+        return None
     if len(moment) < migrations.RETRY_LOOP:
         return None
     text = moment[-1].text
@@ -322,6 +375,21 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
     repair = remedies.of(text)
     repair = f"{repair}, and virt-handler on {only}" if only else repair
     return Problem(reason, repair, ProblemCause.MIGRATION_FAILS, command=command)
+
+
+def again(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the next migration fails or may fail like the last ones, also one by hand;
+    None: they failed for several reasons, or only one did that may have been of the moment.
+    """
+    if cut := shortened_state.problem(vmi, cluster):
+        return cut
+    failed = migration_failures.in_a_row(vmi, cluster)
+    if failed and remedies.of_one_vm(vmi, failed[-1].text, cluster) is not None:
+        return failing(vmi, cluster)
+    ruled = of_load(vmi, cluster) or of_same_words(vmi, cluster)
+    if len(failed) < _TWICE or ruled is None:
+        return None
+    return failing(vmi, cluster) or Problem(ruled.reason, ruled.remedy, ruled.cause)
 
 
 def _placed_on_its_own_node(vmi: Object, node: str, reason: str) -> Problem:

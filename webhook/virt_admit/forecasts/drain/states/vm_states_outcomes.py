@@ -32,7 +32,7 @@ from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, RESOURCE_QUOTA, VMI, VMIM
+from virt_admit.model.kubernetes.kinds import NODE, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
@@ -91,7 +91,7 @@ def held_target(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | None:
     return ruled if vm_states_times.is_older(found.since, least, cluster) else None
 
 
-_OF_TARGET: Final = (State.NO_TARGET, State.TARGET_PENDING, State.TARGET_NOT_READY)
+_OF_TARGET: Final = (State.QUOTA, State.NO_TARGET, State.TARGET_PENDING, State.TARGET_NOT_READY)
 TARGET_STARTS: Final = timedelta(minutes=10)
 """A target pod has pulled its images and attached its volumes by then."""
 
@@ -201,12 +201,7 @@ def _volume(case: Case) -> Ruling:
 
 
 def _quota(case: Case) -> Ruling:
-    remedy = typed(
-        "raise the quota",
-        kubectl("get", RESOURCE_QUOTA, "", vms.namespace_of(case.vmi), "-o", "yaml"),
-    )
-    reason = f"a quota refuses its second pod{_words(case.found)}"
-    return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.QUOTA)
+    return vm_states_targets.quota(case.vmi, case.found, case.cluster)
 
 
 def _queued(case: Case) -> Ruling:
@@ -317,11 +312,19 @@ def _running(case: Case) -> Ruling:
         ends and not versions.gate_is_known_on(case.cluster, Gate.MIGRATION_STALL_DETECTION)
     ):
         return Ruling(StateEffect.WAITS, reason)
-    return Ruling(
-        StateEffect.UNKNOWN,
-        reason,
-        typed(load_remedy(case.vmi, settings, case.cluster), _describe(case.vmi)),
-    )
+    return Ruling(StateEffect.UNKNOWN, reason, load_remedy(case.vmi, settings, case.cluster))
+
+
+def open_end(found: VmState, ruled: Ruling | None, again: Ruling | None) -> Ruling | None:
+    """Return why it is not known whether a migration ends, from its state (``ruled``) and from the
+    last ones (``again``); None: it is.
+    """
+    known = [each for each in (ruled, again) if each and each.effect is StateEffect.UNKNOWN]
+    if len(known) > 1 and found.state is State.RUNNING:
+        return known[0]._replace(
+            reason=f"{known[0].reason}; {known[1].reason}", remedy=known[1].remedy
+        )
+    return known[0] if known else None
 
 
 def _end(case: Case, settings: MigrationSettings | None) -> str:
@@ -341,7 +344,10 @@ def _end(case: Case, settings: MigrationSettings | None) -> str:
     if settings.disruption:
         return f"; its guest is paused {at} until the copy ends"
     if case.found.late:
-        return f"; KubeVirt cancels it {at}{' and repeats it' if _is_repeated(case) else ''}"
+        latest = " at the latest" if case.found.attempts else ""
+        return (
+            f"; KubeVirt cancels it {at}{latest}{' and repeats it' if _is_repeated(case) else ''}"
+        )
     return (
         f"; if it has not ended {at}, KubeVirt "
         f"cancels{' and repeats' if _is_repeated(case) else ''} it"

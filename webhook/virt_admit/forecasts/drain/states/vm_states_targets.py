@@ -15,6 +15,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Final
 
+from virt_admit.forecasts.drain.failed_migrations import shortened_state
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
@@ -26,7 +27,11 @@ from virt_admit.forecasts.placement.components import (
     webhook_deadlocks,
 )
 from virt_admit.forecasts.placement.components.webhook_deadlocks import RefusedPods
-from virt_admit.forecasts.placement.refusals import exceeded_quotas, overcommitted_memory
+from virt_admit.forecasts.placement.refusals import (
+    exceeded_quotas,
+    grown_launchers,
+    overcommitted_memory,
+)
 from virt_admit.forecasts.placement.starts import ovn_ports, pod_starts, volume_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed, virtctl
 from virt_admit.model.evidence.writes import admission_policies
@@ -42,7 +47,7 @@ from virt_admit.model.kubevirt.launcher import lost_surcharges, pod_refusals
 from virt_admit.model.kubevirt.launcher.launcher_pod import is_hotplugged
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import command_of, cut_middle, names
+from virt_admit.model.messages import command_of, cut_middle, names, scheduler_words
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
@@ -79,6 +84,9 @@ def not_created(
             f"{reason}; {covers}, so it may deny them",
             typed(look, denied.command),
         )
+    if not said and (cut := shortened_state.problem(vmi, cluster)) is not None:
+        why = f"{reason}: {cut.reason}"
+        return Ruling(StateEffect.BLOCKS, why, cut.remedy, ProblemCause.MIGRATION_FAILS)
     if not said:
         look = typed("look at the events of the VMI", described)
         return Ruling(StateEffect.UNKNOWN, f"{reason}; the cause cannot be determined", look)
@@ -93,14 +101,28 @@ def not_created(
     )
 
 
-def _exceeded(vmi: Object, reason: str, said: str, cluster: Cluster) -> Ruling | None:
+def quota(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
+    """Return what the quota lacks that refuses the target pod of a migration."""
+    reason = "a quota refuses its second pod"
+    said = events.last_warning(vmi, "FailedCreate", found.since, cluster)
+    if (exceeded := _exceeded(vmi, reason, said, cluster, found.migration)) is not None:
+        return exceeded
+    words = f"{reason}: {scheduler_words(found.detail, 200)}" if found.detail else reason
+    shown = kubectl("get", RESOURCE_QUOTA, "", vms.namespace_of(vmi), "-o", "yaml")
+    return Ruling(StateEffect.BLOCKS, words, typed("raise the quota", shown), ProblemCause.QUOTA)
+
+
+def _exceeded(
+    vmi: Object, reason: str, said: str, cluster: Cluster, migration: Object | None = None
+) -> Ruling | None:
     """Return what a quota lacks that refuses the pod; None: none does, or it has room now."""
     found = exceeded_quotas.of(said, vms.namespace_of(vmi), cluster=cluster)
     if found is None or found.fits:
         return None
     lost = lost_surcharges.of(vmi, found.quota, cluster)
-    why = f"{reason}: {found.refusal}{found.alone}{lost.reason if lost is not None else ''}"
-    remedy = lost.remedy if lost is not None else found.remedy
+    other = lost or grown_launchers.of(vmi, migration, found, cluster)
+    why = f"{reason}: {found.refusal}{found.alone}{other.reason if other is not None else ''}"
+    remedy = other.remedy if other is not None else found.remedy
     if found.quota is not None and not command_of(remedy):  # Rancher or a tool writes it
         shown = kubectl("describe", RESOURCE_QUOTA, found.quota.name, found.quota.namespace)
         remedy = typed(remedy, shown)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import quotas
@@ -64,6 +65,9 @@ class ExceededQuota(NamedTuple):
     """Whether the quota is known to have room for it by now."""
     quota: Object | None = None
     """None: not known."""
+    requested: Mapping[str, int] = MappingProxyType({})
+    lacking: Mapping[str, int] = MappingProxyType({})
+    """How much of each resource is missing for the object alone."""
 
 
 class Filling(NamedTuple):
@@ -172,7 +176,17 @@ def of(
         alone,
         _fits(amounts["requested"], quota),
         quota,
+        amounts["requested"],
+        _lacking(**amounts),
     )
+
+
+def _lacking(
+    requested: Mapping[str, int], used: Mapping[str, int], limited: Mapping[str, int]
+) -> dict[str, int]:
+    known = (name for name in requested if name in used and name in limited)
+    lacks = {name: used[name] + requested[name] - limited[name] for name in known}
+    return {name: lack for name, lack in lacks.items() if lack > 0}
 
 
 def _smaller(name: str, used: int, asked: int, limit: int) -> str:

@@ -14,7 +14,9 @@ from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
-from virt_admit.model.kubevirt.settings import live_updates
+from virt_admit.model.kubevirt.instances.cpu_models import TARGET
+from virt_admit.model.kubevirt.launcher.launcher_pod import CPU_FEATURE
+from virt_admit.model.kubevirt.settings import configuration, live_updates
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import controller_taints
@@ -197,8 +199,46 @@ def cause_of(causes: Collection[str]) -> ProblemCause:
     return ProblemCause.NO_TARGET
 
 
-def remedy_of(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
-    """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off."""
+def of_host_model(target: SchedulingTarget, causes: Collection[str], cluster: Cluster) -> str:
+    """Return that a guest has the CPU features of its node by ``host-model``, as an insertion;
+    empty: they are not the cause, the VM itself asks for them, or not even its node has them now,
+    so that a restart alone helps.
+    """
+    node = candidates.scheduler(cluster).state.nodes.get(target.placement.without)
+    labels = node.labels if node is not None else {}
+    lacking = [each.partition(_FEATURE)[2] for each in causes if each.startswith(_FEATURE)]
+    by_host = any(key.startswith(TARGET) for key in target.pod.node_selector)
+    if not lacking or not by_host or not all(f"{CPU_FEATURE}{name}" in labels for name in lacking):
+        return ""
+    return (
+        ", as with CPU model host-model the guest keeps the features that firmware and microcode "
+        "gave the node which started it"
+    )
+
+
+_FEATURE: Final = "CPU feature "
+
+
+def common_model_remedy(model: str, cluster: Cluster) -> str:
+    """Return how a guest with ``host-model`` gets a processor that every node has."""
+    found = configuration.known_or_none(configuration.hyperconverged, cluster)
+    found = found or configuration.known_or_none(configuration.kubevirt, cluster)
+    what = configuration.Setting.DEFAULT_CPU_MODEL
+    field = configuration.setting(found, what).path if found is not None else ""
+    for_all = f" (for all VMs without one: {found.kind} {field})" if found is not None else ""
+    return (
+        f"set CPU model {model}, which every node offers{for_all}, and restart the VM (a restart "
+        "alone gives it the features of one node again)"
+    )
+
+
+def remedy_of(
+    causes: Collection[str], otherwise: str, cluster: Cluster, host_model: str = ""
+) -> str:
+    """Return what helps. A VM that is restarted while a claim of it cannot be mounted stays off.
+
+    ``host_model``: that the CPU features are those of the node on which the guest was started.
+    """
     if claim := broken_claim(causes):
         return f"repair claim {claim}{KEPT if otherwise else ''}"
     if causes and all(cause.startswith(f"{PODS}: ") for cause in causes):
@@ -214,6 +254,8 @@ def remedy_of(causes: Collection[str], otherwise: str, cluster: Cluster) -> str:
         return either(other or "add a node with the same processor", otherwise)
     # of the node on which the guest was started
     if any(cause.startswith("CPU feature ") for cause in causes):
+        if host_model and (model := common_model(cluster)):
+            return either(common_model_remedy(model, cluster), otherwise)
         return either(
             "restart the VM, which then needs the processor of the node where it starts", otherwise
         )

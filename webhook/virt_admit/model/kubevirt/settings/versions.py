@@ -78,6 +78,7 @@ class Feature(enum.Enum):
         Version(1, 4, 1),
     )
     VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
+    SHARED_PATHS = ("virt-launcher names ReadWriteMany claims to libvirt as shared", Version(1, 5))
     WAIT_AS_RECEIVER = ("run strategy WaitAsReceiver", Version(1, 6))
     DISKS_LAST = ("disks are the last reason why a VMI cannot migrate", Version(1, 6))
     DATA_SOURCE_ARCHITECTURE = (

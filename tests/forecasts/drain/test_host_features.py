@@ -1,0 +1,49 @@
+"""A guest with host-model whose node has CPU features that no other node has."""
+
+from tests import builders
+from tests.builders import kubevirt
+from tests.forecasts.drain.test_vm_states import BLOCKS, MIGRATES, row
+from tests.forecasts.drain.vm_motion import ROOM, cluster, launcher, vmi
+
+MODEL = "Skylake-Server-IBRS"
+FAMILIES = ("host-model-cpu", "cpu-model-migration", "cpu-model")
+SHARED = dict.fromkeys((f"{each}.node.kubevirt.io/{MODEL}" for each in FAMILIES), "true")
+MORE = dict.fromkeys(
+    (f"{each}.node.kubevirt.io/mds-no" for each in ("host-model-required-features", "cpu-feature")),
+    "true",
+)
+
+
+def drained(model="host-model", own=MORE, **cpu):
+    spec = {"domain": {"cpu": {"model": model, **cpu}, "memory": {"guest": "4Gi"}, "devices": {}}}
+    known = kubevirt({}, status={"observedKubeVirtVersion": "v1.4.1"})
+    here = builders.node("a", SHARED | own, allocatable=dict(ROOM))
+    others = [builders.node(each, SHARED, allocatable=dict(ROOM)) for each in "bc"]
+    return row(cluster(vmi(spec=spec), launcher(), here, *others, known))
+
+
+def test_the_common_model_is_named_and_no_bare_restart():
+    found = drained()
+
+    assert found.outcome == BLOCKS
+    assert "CPU feature mds-no, as with CPU model host-model the guest keeps" in found.reason
+    assert found.remedy.startswith(f"set CPU model {MODEL}, which every node offers (for all VMs ")
+    assert "KubeVirt spec.configuration.cpuModel" in found.remedy
+    assert "firmware and microcode" in found.reason
+    assert f'"cpu":{{"model":"{MODEL}"}}' in found.remedy
+    assert "a restart alone gives it the features of one node again" in found.remedy
+
+
+def test_a_feature_that_the_vm_itself_requires_is_no_matter_of_its_model():
+    features = [{"name": "mds-no", "policy": "require"}]
+    found = drained(
+        model=MODEL, own={"cpu-feature.node.kubevirt.io/mds-no": "true"}, features=features
+    )
+
+    assert "CPU feature mds-no" in found.reason
+    assert "host-model" not in found.reason
+    assert "set CPU model" not in found.remedy
+
+
+def test_nodes_with_the_same_features_take_it():
+    assert drained(own={}).outcome == MIGRATES
