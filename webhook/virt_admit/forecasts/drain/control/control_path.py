@@ -25,6 +25,7 @@ from virt_admit.forecasts.drain.control.hindrances import Hindrance, leaves_with
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods, cluster_controllers
+from virt_admit.forecasts.placement.components.controllers import stopped_workloads
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import (
@@ -66,6 +67,7 @@ READS: Final[Reads] = union(
     virt_handlers.READS,
     awaited_return.READS,
     removed_operators.READS,
+    stopped_workloads.READS,
     {
         API_SERVICE: (*CONDITIONS, "status.conditions.message"),
         DEPLOYMENT: ("status.readyReplicas",),
@@ -369,9 +371,13 @@ def _read(name: str, cluster: Cluster) -> _State | str | None:
 def _failed(
     name: str, problem: str, pods: Sequence[Object], namespace: str, cluster: Cluster
 ) -> _State:
-    """Return that a component does not work,
-    with what the containers of one of its pods wait for.
+    """Return that a component does not work, with what the containers of one of its pods wait for,
+    or why it has none.
     """
+    own = None if pods else cluster.cached(_components).deployments.get(name)
+    stopped = stopped_workloads.of_podless(own, cluster) if own is not None else None
+    if stopped is not None:
+        return _State(name, f"{problem} ({stopped.words})", stopped.remedy, (), namespace)
     broken = broken_pods.first(pods, cluster)
     if broken is None or not broken.why:
         return _State(name, problem, _REPAIR.format(name), (), namespace)
