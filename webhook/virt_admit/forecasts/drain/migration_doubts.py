@@ -27,7 +27,7 @@ from virt_admit.forecasts.placement.components.drivers import (
     driver_faults,
     refusing_storage,
 )
-from virt_admit.forecasts.placement.components.linstor import lost_quorums
+from virt_admit.forecasts.placement.components.linstor import lost_quorums, offline_satellites
 from virt_admit.forecasts.placement.refusals import (
     refused_managers,
     static_cpus,
@@ -62,6 +62,7 @@ READS: Final = union(
     unattached_networks.READS,
     left_taints.READS,
     lost_quorums.READS,
+    offline_satellites.READS,
     drbd_protocols.READS,
     failed_starts.READS,
     rejected_targets.READS,
@@ -131,7 +132,10 @@ def _of_disks(vmi: Object, cluster: Cluster) -> Problem | None:
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
         down = typed(typed_remedies.SHUT_DOWN, typed_remedies.shut_down_by_drains(vmi, "None"))
         return Problem(reason, f"move claim {shared} to shared storage; or {down}")
-    return drbd_protocols.doubt(namespace, claims, cluster)
+    here = vmi.at("status", "nodeName").text or ""
+    return offline_satellites.doubt(here, namespace, claims, cluster) or drbd_protocols.doubt(
+        namespace, claims, cluster
+    )
 
 
 def side_effect(vmi: Object, state: VmState, cluster: Cluster) -> Problem | None:
