@@ -210,11 +210,7 @@ def test_a_volume_that_a_node_has_lets_no_other_one_there():
     name = next(each["metadata"]["name"] for each in items if each["kind"] == "PersistentVolume")
     there = manifest(
         *("storage.k8s.io/v1", "VolumeAttachment", "csi-1"),
-        spec={
-            "attacher": DRIVER,
-            "nodeName": "w2",
-            "source": {"persistentVolumeName": name},
-        },
+        spec={"attacher": DRIVER, "nodeName": "w2", "source": {"persistentVolumeName": name}},
         status={"attached": True},
     )
     found = Snapshot([*map(Object, items), *kept, there], ["*"])

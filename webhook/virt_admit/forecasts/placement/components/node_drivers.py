@@ -18,8 +18,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
-from virt_admit.forecasts.placement.components.drivers import driver_faults
-from virt_admit.forecasts.placement.components.linstor import offline_satellites
+from virt_admit.forecasts.placement.components.drivers import driver_faults, node_agents
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import kernel_modules
 from virt_admit.model.kubernetes import clock, events, node_health
@@ -37,7 +36,7 @@ READS: Final[Reads] = union(
     driver_faults.READS,
     kernel_modules.READS,
     node_health.READS,
-    offline_satellites.READS,
+    node_agents.READS,
     {
         POD: ("status.conditions", "status.containerStatuses", "status.phase"),
         PVC: ("spec.volumeName",),
@@ -85,8 +84,8 @@ def unserving(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     """Return the drivers with which a node gets no further volume, by node: it lacks them, or what
     they ask there does not run."""
     found = dict(lacking(cluster))
-    for node in offline_satellites.by_node(cluster):
-        found[node] = found.get(node, frozenset()) | {offline_satellites.DRIVER}
+    for node, agents in node_agents.by_node(cluster).items():
+        found[node] = found.get(node, frozenset()) | agents.keys()
     return found
 
 
@@ -198,7 +197,7 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
         cause = agent(driver, node, cluster) or broken
         first = f"{broken.words}, and " if cause.pod.name != broken.pod.name else ""
         return f" ({first}{cause.words})"
-    if (store := offline_satellites.of_driver(driver, node, cluster)) is not None:
+    if (store := node_agents.of_driver(driver, node, cluster)) is not None:
         return f" ({store.words})"
     if pod is not None or unlisted(cluster, POD):
         return ""
@@ -216,7 +215,7 @@ def agent(driver: str, node: str, cluster: Cluster) -> BrokenPod | None:
     here, own = node_pods.of_node(node, cluster), _pod(driver, node, cluster)
     broken = broken_pods.of_pod(own, cluster) if own is not None else None
     if own is None or broken is None or broken.why:
-        return broken or offline_satellites.of_driver(driver, node, cluster)
+        return broken or node_agents.of_driver(driver, node, cluster)
     others = (pod for pod in here if pod.namespace == own.namespace and pod.name != own.name)
     found = broken_pods.first(node_pods.of_software(driver, others), cluster)
     return found if found is not None and found.why else broken

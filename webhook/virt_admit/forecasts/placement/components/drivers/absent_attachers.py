@@ -2,10 +2,12 @@
 
 kube-controller-manager makes a VolumeAttachment for a pod that gets a node, and external-attacher,
 a container of the driver's controller, asks the driver to attach. A driver with ``attachRequired:
-false`` needs neither. The driver of LINSTOR asks LINSTOR's controller for each volume. Sources:
+false`` needs neither. The driver of LINSTOR asks LINSTOR's controller for each volume, that of
+Longhorn one of its managers. Sources:
 kubernetes/kubernetes:pkg/controller/volume/attachdetach/attach_detach_controller.go;
 kubernetes-csi/external-attacher:cmd/csi-attacher/main.go; kubernetes/api:storage/v1/types.go
-#CSIDriverSpec; piraeusdatastore/linstor-csi:pkg/driver/driver.go#ControllerPublishVolume.
+#CSIDriverSpec; piraeusdatastore/linstor-csi:pkg/driver/driver.go#ControllerPublishVolume;
+longhorn/longhorn-manager:csi/manager.go#Run (the Service longhorn-backend).
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ READS: Final[Reads] = union(
     node_pods.PODLESS_READS,
     {CSI_DRIVER: ("spec.attachRequired",)},
 )
-_STORES: Final[Mapping[str, str]] = {"linstor.csi.linbit.com": "linstor-controller"}
+_STORES: Final[Mapping[str, str]] = {
+    "driver.longhorn.io": "longhorn-manager",
+    "linstor.csi.linbit.com": "linstor-controller",
+}
 """The workload that a driver asks before it attaches a volume."""
 
 

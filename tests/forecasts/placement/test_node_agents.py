@@ -1,5 +1,5 @@
-"""LINSTOR's satellite of a node does not run: no further volume gets there, and no guest leaves it
-by a migration for certain."""
+"""What a driver asks on a node does not run: no further volume gets there. Without LINSTOR's
+satellite no guest leaves the node by a migration for certain, either."""
 
 import pytest
 
@@ -12,11 +12,11 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states import dying_pods
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.placement.components import node_drivers
-from virt_admit.forecasts.placement.components.linstor import offline_satellites
+from virt_admit.forecasts.placement.components.drivers import node_agents
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
-DRIVER = offline_satellites.DRIVER
+DRIVER = node_agents.LINSTOR
 DOWN = "pod linstor-satellite.{0}-x is not ready for 59 min: CrashLoopBackOff"
 
 
@@ -107,5 +107,33 @@ def test_volumes_are_unmounted_without_the_satellite():
 
 def test_a_lost_node_is_told_by_its_silence():
     away = manifest("v1", "Node", "w2", status={"conditions": [{"type": "Ready"}]})
-    assert list(offline_satellites.by_node(cluster(satellite("w2")))) == ["w2"]
-    assert offline_satellites.by_node(Snapshot([satellite("w2"), away], ["*"])) == {}
+    assert list(node_agents.by_node(cluster(satellite("w2")))) == ["w2"]
+    assert node_agents.by_node(Snapshot([satellite("w2"), away], ["*"])) == {}
+
+
+def of_longhorn(part, node="w2", **fields):
+    """Return a pod of Longhorn on a node that is not ready."""
+    own = satellite(node, broken=part, **fields).data
+    label = {"app": part} if part.endswith("manager") else {}
+    if part == "instance-manager":
+        label = {"longhorn.io/component": part}
+    boxes = [{"name": part, "ready": False, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+    metadata = own["metadata"] | {"name": f"{part}-{node}", "labels": label, "ownerReferences": []}
+    status = own["status"] | {"containerStatuses": boxes}
+    return Object(own | {"metadata": metadata, "status": status})
+
+
+@pytest.mark.parametrize("part", ["longhorn-manager", "instance-manager"])
+def test_longhorn_attaches_nothing_to_a_node_without_its_managers(part):
+    found = row(of_longhorn(part), driver=node_agents.LONGHORN)
+    assert found.outcome is VmOutcome.UNKNOWN
+    assert (
+        f"CSI driver {node_agents.LONGHORN} does not work on w2 (pod {part}-w2 is not ready"
+    ) in found.reason
+    assert row(of_longhorn(part)).outcome is VmOutcome.MIGRATES
+
+
+@pytest.mark.parametrize("part", ["longhorn-ui", "engine-image-ei-1"])
+def test_other_parts_of_longhorn_attach_nothing(part):
+    found = row(of_longhorn(part), driver=node_agents.LONGHORN)
+    assert found.outcome is VmOutcome.MIGRATES
