@@ -19,6 +19,7 @@ from virt_admit.forecasts.placement import (
     pod_security,
     preemption_effects,
     start_doubts,
+    virt_handlers,
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, unattached_networks
@@ -55,6 +56,7 @@ from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final = union(
+    virt_handlers.READS,
     pod_security.READS,
     start_doubts.READS,
     refused_managers.READS,
@@ -114,9 +116,10 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
     if not served and not unserved_nodes.is_unregistered(here, cluster):
         lost = node_health.silence_now(here, cluster)
         wait = "wait for virt-handler, which sends the VM's memory, or repair it"
+        repair = virt_handlers.repair(cluster, here) or wait
         return Problem(
-            f"virt-handler on {here} is not ready",
-            awaited_return.advice(here, cluster) if lost else wait,
+            virt_handlers.problem(cluster, here) or f"virt-handler on {here} is not ready",
+            awaited_return.advice(here, cluster) if lost else repair,
         )
     # its virt-handler sends the memory over this network
     if cut_off := pod_networks.doubt(cluster, here):
