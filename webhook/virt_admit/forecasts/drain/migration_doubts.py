@@ -99,10 +99,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
         return unattached
     if failing := failed_starts.doubt(vmi, target, cluster):
         return failing
-    if refused := pod_security.doubt(vmi, cluster):
-        return refused._replace(
-            remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster))
-        )
+    if refused := _refused(vmi, cluster):
+        return refused
     failed = migration_failures.without_post_copy(cluster)
     if failed and migration_timeouts.may_post_copy(vmi, cluster):
         reason = (
@@ -125,6 +123,13 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
     if cut_off := pod_networks.doubt(cluster, here):
         return Problem(cut_off, pod_networks.remedy(cluster, here))
     return _of_disks(vmi, cluster) or _slower_than_its_deadline(vmi, cluster)
+
+
+def _refused(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the API server may refuse its next pod, with the command."""
+    found = pod_security.doubt(vmi, cluster)
+    way = typed_remedies.edit_configuration(cluster) if found is not None else ""
+    return found and found._replace(remedy=typed(found.remedy, way))
 
 
 def _of_disks(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -203,6 +208,7 @@ def of_restart(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Probl
         of_target(target, cluster)
         or unattached_networks.doubt(vmi, cluster)
         or failed_starts.doubt(vmi, target, cluster)
+        or _refused(vmi, cluster)
         or stay
     )
 
