@@ -9,7 +9,6 @@ from tests.healthy.clusters import plain
 from tests.healthy.parts import ago
 from tests.incidents.control_path import expired_ca
 from virt_admit.forecasts.drain.access import awaited_certificates, unavailable_apis
-from virt_admit.model.evidence import reported
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
@@ -58,15 +57,14 @@ def test_the_newest_request_of_a_kubelet_is_to_be_approved():
 def test_requests_that_cost_a_node_nothing(fields):
     found = Snapshot([*NODES, own := request(**fields)], ["*"])
     assert notes(own) == notes(own, node="gone") == []
-    assert not any(each.name == own.name for each in reported.of_cluster(found, ()))
+    assert list(awaited_certificates.reported(found)) == []
 
 
 def test_what_waits_is_counted_once():
     own = [request(f"csr-{each}", signer=SERVING, node=each) for each in ("w1", "w2", "w3")]
-    found = reported.of_cluster(Snapshot([*NODES, *own], ["*"]), ())
-    (only,) = (each for each in found if each.kind == "CertificateSigningRequest")
+    (only,) = awaited_certificates.reported(Snapshot([*NODES, *own], ["*"]))
     assert only.text.startswith("nothing approves it, and without a serving certificate")
-    assert len(only.also) == 2
+    assert (only.name, only.also) == ("csr-w1", ("csr-w2", "csr-w3"))
 
 
 @pytest.mark.parametrize(("group", "told"), [("subresources.kubevirt.io", True), ("x.io", False)])

@@ -26,9 +26,10 @@ from virt_admit.forecasts.placement.components import left_taints, unattached_ne
 from virt_admit.forecasts.placement.components.drivers import (
     drbd_protocols,
     driver_faults,
+    offline_satellites,
     refusing_storage,
 )
-from virt_admit.forecasts.placement.components.linstor import lost_quorums, offline_satellites
+from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.refusals import (
     refused_managers,
     static_cpus,

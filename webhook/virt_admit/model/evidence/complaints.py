@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
-from virt_admit.model import certificate_requests
 from virt_admit.model.evidence import (
     condition_words,
     container_states,
@@ -26,7 +25,7 @@ from virt_admit.model.evidence.condition_words import BAD_STATE, EMPTY, FAILED
 from virt_admit.model.evidence.container_states import ContainerReport
 from virt_admit.model.kubernetes import clock, events, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CSR, JOB, NODE, POD, PVC, VM, VMI, VMIM
+from virt_admit.model.kubernetes.kinds import JOB, NODE, POD, PVC, VM, VMI, VMIM
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.lookups import find, grouped
@@ -148,7 +147,7 @@ def lasting(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     if _is_over(obj, now) and not unmade:
         return
     found = _pod(obj, cluster) if obj.kind == POD.kind else _own(obj)
-    for each in chain(unmade, found, _undecided(obj, cluster), _deletion(obj, cluster)):
+    for each in chain(unmade, found, _deletion(obj, cluster)):
         time = each.time or (clock.instant(obj.created) if each.stays else None)
         if time is not None and now - time > _LASTING:
             yield each
@@ -173,13 +172,6 @@ def _unmade(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
     refused = demanding_quotas.of_job(obj, cluster) if kinds.of(obj) is JOB else None
     if refused is not None:
         yield Complaint.of(obj, "it has no pod", refused.words, clock.instant(obj.created))
-
-
-def _undecided(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
-    """Yield that nothing approves the certificate that a kubelet at work asks for."""
-    if kinds.of(obj) is CSR and certificate_requests.is_overdue(obj, cluster):
-        lost = f"nothing approves it, and {certificate_requests.effect(obj)}"
-        yield Complaint.of(obj, "", lost, clock.instant(obj.created))
 
 
 def _is_over(obj: Object, now: datetime) -> bool:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, Protocol
 
-from virt_admit.model import certificate_requests
 from virt_admit.model.evidence import (
     complaints,
     container_states,
@@ -53,7 +52,6 @@ REPORTING: Final[Reads] = union(
     {kind: complaints.FIELDS for kind in kinds.ALL if kind not in _JUDGED},
     {POD: (*container_states.FIELDS, "metadata.ownerReferences", "spec.nodeName")},
     node_health.READS,
-    certificate_requests.READS,
     unready_pods.READS,
     demanding_quotas.READS,
     refused_writes.READS,

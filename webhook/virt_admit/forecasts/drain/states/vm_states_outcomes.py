@@ -108,8 +108,8 @@ def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) ->
         result = _to_silent_node(result, found)
     down = None if found.silent else vm_states_targets.without_handler(vmi, found, cluster)
     if down is not None:
-        ends = StateEffect.WAITS if found.until is not None else StateEffect.UNKNOWN
-        result = Ruling(ends, f"{result.reason}; {down.reason}", down.remedy)
+        effect = StateEffect.WAITS if found.until is not None else StateEffect.UNKNOWN
+        result = Ruling(effect, f"{result.reason}; {down.reason}", down.remedy)
     arrives = result.effect if down is None else StateEffect.UNKNOWN
     reason = "; ".join((result.reason, *_of_flags(case, arrives)))
     return result._replace(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from virt_admit.forecasts.placement.components.longhorn_starts import DRIVER
+from virt_admit.forecasts.placement.components.longhorn.longhorn_nodes import DRIVER
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PV, PVC
 from virt_admit.model.kubernetes.objects import Object
