@@ -371,12 +371,9 @@ def _read(name: str, cluster: Cluster) -> _State | str | None:
 def _failed(
     name: str, problem: str, pods: Sequence[Object], namespace: str, cluster: Cluster
 ) -> _State:
-    """Return that a component does not work, with what the containers of one of its pods wait for,
-    or why it has none.
-    """
+    """Return that a component does not work, and why its pods are not ready or do not exist."""
     own = None if pods else cluster.cached(_components).deployments.get(name)
-    stopped = stopped_workloads.of_podless(own, cluster) if own is not None else None
-    if stopped is not None:
+    if own is not None and (stopped := stopped_workloads.of_podless(own, cluster)) is not None:
         return _State(name, f"{problem} ({stopped.words})", stopped.remedy, (), namespace)
     broken = broken_pods.first(pods, cluster)
     if broken is None or not broken.why:
@@ -445,9 +442,7 @@ _NAMES: Final = frozenset((API, CONTROLLER))
 
 
 def _handler(cluster: Cluster, node: str) -> Component | None:
-    """Return the virt-handler of the node, which sends the memory of its VMs; None: it works,
-    or is not known.
-    """
+    """Return the virt-handler of the node if it does not work; None: it does, or is not known."""
     reason = keep(cluster, (virt_handlers.problem, node), partial(virt_handlers.problem, node=node))
     lost = node_health.silence_now(node, cluster)
     wait = "wait for virt-handler, which sends the VM's memory, or repair it"
