@@ -106,7 +106,7 @@ def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) ->
     result = vm_states_targets.on_its_own_node(vmi, found, cluster) or _RULINGS[found.state](case)
     if found.silent:
         result = _to_silent_node(result, found)
-    down = None if found.silent else vm_states_targets.without_handler(vmi, found, cluster)
+    down = None if found.silent else vm_states_left.without_handler(vmi, found, cluster)
     if down is not None:
         effect = StateEffect.WAITS if found.until is not None else StateEffect.UNKNOWN
         result = Ruling(effect, f"{result.reason}; {down.reason}", down.remedy)

@@ -19,13 +19,7 @@ from virt_admit.forecasts.drain.failed_migrations import shortened_state
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_times import lasting, moment
-from virt_admit.forecasts.placement import (
-    candidates,
-    quotas,
-    running_launchers,
-    start_doubts,
-    virt_handlers,
-)
+from virt_admit.forecasts.placement import candidates, quotas, running_launchers, start_doubts
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import (
     missing_networks,
@@ -147,27 +141,6 @@ def _refused(vmi: Object, cluster: Cluster) -> RefusedPods | None:
     pod = running_launchers.launchers(cluster).on_node(vmi)
     labels = pod.labels if pod is not None else None
     return webhook_deadlocks.of_namespace(vms.namespace_of(vmi), labels, cluster)
-
-
-def without_handler(vmi: Object, found: VmState, cluster: Cluster) -> Problem | None:
-    """Return that a migration does not go on as virt-handler does not work on one of its nodes;
-    None: it works there, or the migration does not need it.
-
-    virt-handler prepares the target, and the memory passes its proxies on both nodes
-    (kubevirt/kubevirt:pkg/virt-handler/migration-proxy/migration-proxy.go). A migration in
-    post-copy is left alone.
-    """
-    if found.state not in _BY_HANDLERS:
-        return None
-    for node in filter(None, (found.target, vmi.at("status", "nodeName").text)):
-        down = virt_handlers.problem(cluster, node)
-        if down and not virt_handlers.is_starting(cluster, node):
-            reason = f"its memory passes virt-handler of both nodes, and {down}"
-            return Problem(reason, virt_handlers.remedy(cluster, node))
-    return None
-
-
-_BY_HANDLERS: Final = frozenset((State.PREPARING, State.RUNNING, State.PAUSED))
 
 
 def on_its_own_node(vmi: Object, found: VmState, cluster: Cluster) -> Ruling | None:
