@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.builders import manifest
 from tests.forecasts.repair.broken_clusters import cluster, kubevirt, node, vm
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.outage.outages import outage
 
 
 def hotplug() -> dict[str, Any]:
@@ -98,6 +101,30 @@ def test_a_pod_that_was_admitted_under_the_level_is_admitted_again() -> None:
     admitted[2].data["spec"]["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}}
     assert outcomes(*nodes(), namespace("restricted"), *admitted)["db"][0] is VmOutcome.MIGRATES
     assert outcomes(*nodes(), namespace("baseline"), *vm())["db"][0] is VmOutcome.MIGRATES
+
+
+@pytest.mark.parametrize("level", ["restricted", "baseline"])
+def test_it_may_refuse_the_pod_of_a_vm_that_is_shut_down_or_lost(level: str) -> None:
+    shut_down = vm(spec={"evictionStrategy": "None"})
+    outcome, reason = outcomes(*nodes(), namespace(level), *shut_down)["db"]
+    refused = level == "restricted"
+    assert outcome is VmOutcome.RESTARTS
+    assert ("enforces Pod Security restricted" in reason) is refused
+    objects = (*nodes(), namespace(level), *vm())
+    (lost,) = outage(("a",), cluster(*objects, nodes=())).vms
+    assert (lost.by_hand is None) is refused
+
+
+@pytest.mark.parametrize(("most", "refused"), [("1Gi", True), ("64Gi", False)])
+def test_a_limit_range_refuses_the_next_pod_of_a_vm_that_is_shut_down(
+    most: str, refused: bool
+) -> None:
+    limits = {"limits": [{"type": "Container", "max": {"memory": most}}]}
+    found = manifest("v1", "LimitRange", "lr", "shop", spec=limits)
+    shut_down = vm(spec={"evictionStrategy": "None"})
+    outcome, reason = outcomes(*nodes(), found, *shut_down)["db"]
+    assert outcome is VmOutcome.RESTARTS
+    assert ("but only later: LimitRange lr" in reason) is refused
 
 
 def test_kubevirt_sets_a_seccomp_profile() -> None:

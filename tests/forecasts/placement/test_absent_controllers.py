@@ -11,7 +11,8 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import outage
-from virt_admit.forecasts.placement.components import cluster_controllers
+from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement.components import cluster_controllers, node_drivers
 from virt_admit.forecasts.placement.components.drivers import absent_attachers
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -118,6 +119,105 @@ def test_a_driver_whose_controller_is_down_attaches_nothing(objects):
 )
 def test_other_drivers_and_pods_attach(objects):
     assert row(*objects).outcome is VmOutcome.MIGRATES
+
+
+QUOTA = 'pods "x-" is forbidden: exceeded quota: q'
+
+
+def workload(name="acme-csi-controller", *boxes, replicas=0, refused=0):
+    """Return the Deployment of a controller without pods. ``refused``: for so many minutes."""
+    failed = {"type": "ReplicaFailure", "status": "True", "message": QUOTA}
+    failed["lastTransitionTime"] = ago(minutes=refused)
+    return manifest(
+        *("apps/v1", "Deployment", name, "store"),
+        spec={
+            "replicas": replicas,
+            "template": {"spec": {"containers": [{"name": each} for each in boxes]}},
+        },
+        status={"conditions": [failed] if refused else []},
+    )
+
+
+BOXES = ("acme", "csi-attacher")
+
+
+@pytest.mark.parametrize(
+    ("objects", "why", "remedy"),
+    [
+        (
+            [workload("acme-csi-controller", *BOXES)],
+            "Deployment store/acme-csi-controller is scaled to 0",
+            "kubectl scale deployment acme-csi-controller -n store --replicas=1",
+        ),
+        (
+            [
+                workload("acme-csi-controller", *BOXES),
+                attacher("x", *BOXES, owner="acmefs-csi-controller-1"),
+            ],
+            "Deployment store/acme-csi-controller is scaled to 0",
+            "kubectl scale",
+        ),
+        (
+            [workload("acme-csi-controller", *BOXES, replicas=2, refused=60)],
+            "its controller has no Ready pod (Deployment store/acme-csi-controller cannot create "
+            f"one: {QUOTA})",
+            "kubectl describe deployment acme-csi-controller -n store",
+        ),
+    ],
+    ids=["scaled", "beside-a-similar-driver", "refused"],
+)
+def test_a_driver_whose_controller_has_no_pod_attaches_nothing(objects, why, remedy):
+    found = row(driver(), *objects)
+
+    assert found.outcome is VmOutcome.BLOCKS
+    assert f"CSI driver {DRIVER} has attached no volume while {why}" in found.reason
+    assert remedy in found.remedy
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [workload("acme-csi-controller", *BOXES), attacher("x", *BOXES)],
+        [workload("acme-csi-controller", "acme", "csi-provisioner")],
+        [workload("vast-csi-controller", "vast", "csi-attacher")],
+        [workload("acme-csi-controller", *BOXES, replicas=1)],
+        [workload("acme-csi-controller", *BOXES, replicas=1, refused=3)],
+    ],
+    ids=["pods-left", "attaches-nothing", "another", "begins", "just-refused"],
+)
+def test_a_controller_that_may_have_pods_attaches(objects):
+    assert row(driver(), *objects).outcome is VmOutcome.MIGRATES
+
+
+def test_two_volumes_of_one_driver_have_one_reason():
+    items = [each for each in guest("web", "w1") if not each["kind"].startswith("Persistent")]
+    items += [*claim("web", driver=DRIVER), *claim("more", driver=DRIVER)]
+    for item in items:
+        if item["kind"] in ("VirtualMachineInstance", "Pod"):
+            volume = {"name": "more", "persistentVolumeClaim": {"claimName": "more"}}
+            item["spec"]["volumes"].append(volume)
+    found = Snapshot([*map(Object, [*plain(), *items]), driver(), attacher()], ["*"])
+    (own,) = drain_plan.plan(found, "w1").nodes
+    (only,) = own.forecasts
+    assert only.placement.refusals["w2"].count("has attached no volume") == 1
+
+
+def test_a_volume_that_a_node_has_lets_no_other_one_there():
+    kept = driver(), attacher()
+    items = [*plain(), *guest("web", "w1"), *guest("db", "w1")]
+    items = [each for each in items if not each["kind"].startswith("Persistent")]
+    items += [*claim("web", driver=DRIVER), *claim("db", driver=DRIVER)]
+    name = next(each["metadata"]["name"] for each in items if each["kind"] == "PersistentVolume")
+    there = manifest(
+        *("storage.k8s.io/v1", "VolumeAttachment", "csi-1"),
+        spec={"attacher": DRIVER, "nodeName": "w2", "source": {"persistentVolumeName": name}},
+        status={"attached": True},
+    )
+    found = Snapshot([*map(Object, items), *kept, there], ["*"])
+    (own,) = drain_plan.plan(found, "w1").nodes
+    filters = node_drivers.served(candidates.scheduler(found), found)
+    pods = {row.vmi.name: row.target.pod for row in own.forecasts}
+    assert [filters.accepting(pods[each]) for each in ("web", "db")] == [("w2",), ()]
 
 
 LINSTOR = "linstor.csi.linbit.com"

@@ -3,8 +3,14 @@ and cannot report.
 
 A kubelet whose client certificate has expired asks again with its bootstrap account; approvers
 leave such a request for a node that exists already to people. A kubelet that started before its
-host had its name asks under another one, which no Node has, until it is restarted. Sources:
-kubernetes/kubernetes:pkg/kubelet/certificate/bootstrap/bootstrap.go #requestNodeCertificate;
+host had its name asks under another one, which no Node has, until it is restarted.
+
+A kubelet at work asks for its next client certificate when most of the time of the present one is
+over, and for one to serve logs and exec. kube-controller-manager approves the former at once, and
+the latter never. Sources:
+kubernetes/kubernetes:pkg/kubelet/certificate/bootstrap/bootstrap.go #requestNodeCertificate,
+:pkg/controller/certificates/approver/sarapprove.go#recognizers,
+:pkg/kubelet/certificate/kubelet.go; kubernetes/client-go:util/certificate/certificate_manager.go;
 openshift/cluster-machine-approver:pkg/controller/csr_check.go#authorizeCSR;
 https://github.com/poseidon/typhoon/pull/766; https://github.com/okd-project/okd/issues/338.
 """
@@ -34,6 +40,16 @@ _LOCAL: Final = "localhost"
 """The name of a host that has not got its own one yet."""
 _RECENT: Final = timedelta(hours=1)
 """A kubelet asks again every 15 minutes: after this time the one that asked may be gone."""
+_OVERDUE: Final = timedelta(minutes=30)
+"""An approver decides within seconds, a person who approves by hand later."""
+_LOST: Final = (
+    "once its present client certificate ends, the node no longer reports, and its VMs can neither "
+    "migrate nor be seen to end"
+)
+_UNSERVED: Final = (
+    "without a serving certificate kubectl logs, exec and port-forward fail for pods of the node; "
+    "drains and migrations go on"
+)
 _DECIDED: Final = frozenset(("Approved", "Denied", "Failed"))
 
 READS: Final[Reads] = union(
@@ -106,6 +122,58 @@ class Pending(NamedTuple):
     def command(self) -> str:
         """The command of the remedy."""
         return self.remedy.partition(": ")[2]
+
+
+class Renewal(NamedTuple):
+    """A request of a kubelet at work that nothing has approved for long."""
+
+    name: str
+    since: str
+    """As `` for 50 min``."""
+    effect: str
+    """What the node loses without it."""
+
+
+def renewals(cluster: Cluster) -> Mapping[str, Sequence[Renewal]]:
+    """Return the newest such request of each kind, by node. A kubelet asks again and again."""
+    found: dict[str, dict[str, Object]] = {}
+    for request in cluster.known(CSR):
+        if is_overdue(request, cluster):
+            signer, node = request.at("spec", "signerName").text or "", _asker(request)
+            known = found.setdefault(node, {})
+            known[signer] = max(request, known.get(signer, request), key=_age_key)
+    return {
+        node: [_renewal(each, cluster) for _, each in sorted(known.items())]
+        for node, known in found.items()
+    }
+
+
+def _renewal(request: Object, cluster: Cluster) -> Renewal:
+    return Renewal(request.name, clock.lasts(clock.age(request, cluster)), effect(request))
+
+
+def effect(request: Object) -> str:
+    """Return what a node loses while its kubelet does not get a certificate."""
+    return _LOST if request.at("spec", "signerName").text == _CLIENT else _UNSERVED
+
+
+def is_overdue(request: Object, cluster: Cluster) -> bool:
+    """Return whether the kubelet of a node at work has waited for a certificate for long."""
+    asked = request.at("spec", "signerName").text in (_CLIENT, _SERVING)
+    age = clock.age(request, cluster)
+    if not asked or _is_decided(request) or age is None or age < _OVERDUE:
+        return False
+    node = find(cluster, NODE, "", _asker(request))
+    return node is not None and node.is_true("Ready")
+
+
+def _asker(request: Object) -> str:
+    """Return the node by whose account a request was made; empty: by another one."""
+    return (request.at("spec", "username").text or "").partition(_USER)[2]
+
+
+def _age_key(request: Object) -> tuple[str, str]:
+    return request.created, request.name
 
 
 def of_node(node: str, cluster: Cluster) -> Pending | None:
@@ -186,7 +254,7 @@ def _foreign(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     names_of_nodes = {node.name for node in cluster.known(NODE)}
     by_name: dict[str, list[Object]] = {}
     for request in cluster.known(CSR):
-        name = (request.at("spec", "username").text or "").partition(_USER)[2]
+        name = _asker(request)
         of_kubelet = request.at("spec", "signerName").text in (_SERVING, _CLIENT)
         if name and of_kubelet and not _is_decided(request) and name not in names_of_nodes:
             by_name.setdefault(name, []).append(request)
@@ -211,7 +279,7 @@ def _is_decided(request: Object) -> bool:
 
 
 def _by_age(requests: Sequence[Object]) -> Sequence[Object]:
-    return sorted(requests, key=lambda each: (each.created, each.name))
+    return sorted(requests, key=_age_key)
 
 
 def _subject(request: Object) -> str:

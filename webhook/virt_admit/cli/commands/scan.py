@@ -42,6 +42,7 @@ from virt_admit.cli.options import (
 )
 from virt_admit.cli.output import failure, progress, tell
 from virt_admit.documents.reader import DocumentError
+from virt_admit.forecasts.drain.access import awaited_certificates
 from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.guests import ending_guests, failing_probes
@@ -312,7 +313,8 @@ class _Scan:
             refused = (f"{cluster_updates.NAME}: {each}" for each in refusals)
             said = (*report.messages, *refused)  # a rule judges these
             guests = (*failing_probes.notes(cluster), *ending_guests.notes(cluster))
-            report = report._replace(reported=(*guests, *reported.of_cluster(cluster, said)))
+            found = (*guests, *awaited_certificates.reported(cluster))
+            report = report._replace(reported=(*found, *reported.of_cluster(cluster, said)))
         if self.writes_pages:
             report = report._replace(drains={"": drains(cluster, self._is_selected)})
         complete = is_complete(report, cluster, judged_kinds)
@@ -437,7 +439,9 @@ def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str
         raise click.ClickException(f"--metrics {target}: {error_text(error)}") from None
 
 
-_NOTED: Final = union(reported.REPORTING, failing_probes.READS, ending_guests.READS)
+_NOTED: Final = union(
+    *(reported.REPORTING, failing_probes.READS, ending_guests.READS, awaited_certificates.READS)
+)
 _OF_A_SNAPSHOT: Final = union(READS, dict.fromkeys(explanation.LOOKS_UP, ()))
 """What ``drain``, ``upgrade`` and ``explain`` read of a snapshot."""
 

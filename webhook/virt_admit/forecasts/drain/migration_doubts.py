@@ -19,12 +19,14 @@ from virt_admit.forecasts.placement import (
     pod_security,
     preemption_effects,
     start_doubts,
+    virt_handlers,
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints, unattached_networks
 from virt_admit.forecasts.placement.components.drivers import (
     drbd_protocols,
     driver_faults,
+    offline_satellites,
     refusing_storage,
 )
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
@@ -55,6 +57,7 @@ from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final = union(
+    virt_handlers.READS,
     pod_security.READS,
     start_doubts.READS,
     refused_managers.READS,
@@ -62,6 +65,7 @@ READS: Final = union(
     unattached_networks.READS,
     left_taints.READS,
     lost_quorums.READS,
+    offline_satellites.READS,
     drbd_protocols.READS,
     failed_starts.READS,
     rejected_targets.READS,
@@ -96,10 +100,8 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
         return unattached
     if failing := failed_starts.doubt(vmi, target, cluster):
         return failing
-    if refused := pod_security.doubt(vmi, cluster):
-        return refused._replace(
-            remedy=typed(refused.remedy, typed_remedies.edit_configuration(cluster))
-        )
+    if refused := _refused(vmi, cluster):
+        return refused
     failed = migration_failures.without_post_copy(cluster)
     if failed and migration_timeouts.may_post_copy(vmi, cluster):
         reason = (
@@ -113,14 +115,22 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
     if not served and not unserved_nodes.is_unregistered(here, cluster):
         lost = node_health.silence_now(here, cluster)
         wait = "wait for virt-handler, which sends the VM's memory, or repair it"
+        repair = virt_handlers.repair(cluster, here) or wait
         return Problem(
-            f"virt-handler on {here} is not ready",
-            awaited_return.advice(here, cluster) if lost else wait,
+            virt_handlers.problem(cluster, here) or f"virt-handler on {here} is not ready",
+            awaited_return.advice(here, cluster) if lost else repair,
         )
     # its virt-handler sends the memory over this network
     if cut_off := pod_networks.doubt(cluster, here):
         return Problem(cut_off, pod_networks.remedy(cluster, here))
     return _of_disks(vmi, cluster) or _slower_than_its_deadline(vmi, cluster)
+
+
+def _refused(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the API server may refuse its next pod, with the command."""
+    found = pod_security.doubt(vmi, cluster)
+    way = typed_remedies.edit_configuration(cluster) if found is not None else ""
+    return found and found._replace(remedy=typed(found.remedy, way))
 
 
 def _of_disks(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -131,7 +141,10 @@ def _of_disks(vmi: Object, cluster: Cluster) -> Problem | None:
         reason = f"claim {shared} is a hostPath volume: the other nodes may not have its data"
         down = typed(typed_remedies.SHUT_DOWN, typed_remedies.shut_down_by_drains(vmi, "None"))
         return Problem(reason, f"move claim {shared} to shared storage; or {down}")
-    return drbd_protocols.doubt(namespace, claims, cluster)
+    here = vmi.at("status", "nodeName").text or ""
+    return offline_satellites.doubt(here, namespace, claims, cluster) or drbd_protocols.doubt(
+        namespace, claims, cluster
+    )
 
 
 def side_effect(vmi: Object, state: VmState, cluster: Cluster) -> Problem | None:
@@ -196,6 +209,7 @@ def of_restart(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Probl
         of_target(target, cluster)
         or unattached_networks.doubt(vmi, cluster)
         or failed_starts.doubt(vmi, target, cluster)
+        or _refused(vmi, cluster)
         or stay
     )
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
+from virt_admit.forecasts.drain.access import awaited_certificates, unavailable_apis
 from virt_admit.forecasts.drain.budgets import mutual_drains, rook_osds
 from virt_admit.forecasts.drain.control import (
     component_states,
@@ -26,10 +27,9 @@ from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, argument, shell, typed
-from virt_admit.model.kubernetes import clock, node_health, webhook_bundles
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, cached, gather
 from virt_admit.model.kubernetes.kinds import (
-    API_SERVICE,
     CAPI_MACHINE,
     MACHINE,
     MACHINE_CONFIG_POOL,
@@ -76,8 +76,9 @@ READS: Final[Reads] = union(
     dying_claims.READS,
     poolless_nodes.READS,
     returning_pods.READS,
+    unavailable_apis.READS,
+    awaited_certificates.READS,
     {
-        API_SERVICE: ("status.conditions",),
         CAPI_MACHINE: ("spec.clusterName",),
         MACHINE_CONFIG_POOL: (),
         NM: (),
@@ -89,7 +90,8 @@ READS: Final[Reads] = union(
 
 def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the notes about one node, as far as maintenances, pools and APIServices are known."""
-    yield from cluster.cached(_unavailable)
+    yield from unavailable_apis.notes(cluster)
+    yield from awaited_certificates.notes(node.name, cluster)
     yield from _kubevirt_held(node, cluster)
     if next(iter(gather(on_node(cluster, node.name))[0]), None) is not None:
         yield from control_path.leaves_too(node.name, cluster)
@@ -120,36 +122,6 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from returning_pods.note(node, cluster)
     yield from filter(None, (cluster.cached(time_outs).get(node.name),))
     yield from cluster.cached(_config_pools).get(node.name, ())
-
-
-def _unavailable(cluster: Cluster) -> Sequence[str]:
-    """Return which APIs do not answer.
-
-    They never stop a drain, but commands that need them fail.
-    """
-    by_effect: dict[str, list[str]] = {}
-    removed = removed_operators.kubevirt(cluster)
-    for found in cluster.known(API_SERVICE):
-        if removed is not None and removed.leaves(found):
-            continue
-        if found.condition("Available")["status"].text == "False":
-            of_kubevirt = found.name.endswith(control_path.SUBRESOURCES)
-            refused = of_kubevirt and webhook_bundles.served_expired(found)
-            effect = _REFUSED if refused else _NO_VIRTCTL if of_kubevirt else ""
-            by_effect.setdefault(effect, []).append(found.name)
-    return [
-        f"APIService {found[0]} is not available{effect}."
-        if len(found) == 1
-        else f"APIServices {names(sorted(found))} are not available{effect}."
-        for effect, found in sorted(by_effect.items())
-    ]
-
-
-_NO_VIRTCTL: Final = "; virtctl fails, so use kubectl meanwhile"
-_REFUSED: Final = (
-    "; virtctl fails, and so does kubectl for VMs: the webhooks of virt-api have the same "
-    "certificate"
-)
 
 
 def _kubevirt_held(node: Object, cluster: Cluster) -> Iterator[str]:

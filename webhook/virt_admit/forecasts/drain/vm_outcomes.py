@@ -446,16 +446,16 @@ def _shut_down(
         return _Verdict(VmOutcome.STOPS, f"{why}; {ending}, so that no VM starts in it again")
     problem = no_target.reason(find(False), cluster, moves=False)
     lasting = no_target.is_lasting(find(False), vmi, cluster) if problem is not None else False
+    here = vmi.at("status", "nodeName").text or ""
     if problem is not None and lasting:
-        here = vmi.at("status", "nodeName").text or ""
         causes = problem.reason.removeprefix(no_target.NOWHERE)
         reason = f"{why}; {after.why}, but no other node can ever run it: {causes}"
         return _Verdict(
             VmOutcome.AWAITS_NODE, reason, f"plan for its downtime until {here} is back"
         )
-    if problem is not None:
-        reason = f"{why}; {after.why}, but only later: {problem.reason}"
-        return _Verdict(VmOutcome.RESTARTS, reason, problem.remedy, may_stop=lasting is None)
+    if (later := problem or quotas.start_refusal(vmi, (here,), cluster)) is not None:
+        reason = f"{why}; {after.why}, but only later: {later.reason}"
+        return _Verdict(VmOutcome.RESTARTS, reason, later.remedy, may_stop=lasting is None)
     if unsure := migration_doubts.of_restart(vmi, find(False), cluster):
         reason = f"{why}; {after.why}, but {unsure.reason}"
         return _Verdict(VmOutcome.RESTARTS, reason, unsure.remedy, doubtful=True)

@@ -19,7 +19,12 @@ from virt_admit.forecasts.outage.restarts import next_vmis, unattended_vms
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Detach, Part, Seconds, total
-from virt_admit.forecasts.placement import candidates, start_doubts, volume_attachments
+from virt_admit.forecasts.placement import (
+    candidates,
+    pod_security,
+    start_doubts,
+    volume_attachments,
+)
 from virt_admit.forecasts.remediation.unwatched import vm_returns
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
@@ -323,7 +328,7 @@ def _row(
         if not loss.stopped and (check := vm_returns.replacement(vmi, loss.cluster)[0]):
             why = f"{why}; {check} replaces it with another VM"
         nowhere = bound or gone or pod.full_name in room.nowhere
-        held = nowhere or _start_doubt(pod, node, loss) or stuck_starts.fails(vmi, loss.cluster)
+        held = nowhere or _start_doubt(vmi, pod, loss) or stuck_starts.fails(vmi, loss.cluster)
         return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)
     if comes and bound:
         way = lost_storage.elsewhere(pod, loss)
@@ -334,7 +339,7 @@ def _row(
         way = start_doubts.opens(full, pod.fault, loss.cluster)
         return row(LossOutcome.ROOM, f"no node takes it: {full}", way)
     doubts = tuple(_doubts(case, pod.full_name, coverage, room, loss))
-    unsure = disk or hooks.unsure or _start_doubt(pod, node, loss)
+    unsure = disk or hooks.unsure or _start_doubt(vmi, pod, loss)
     if unsure is not None and not doubts:
         unseen = (disk.unseen,) if disk is not None and disk.unseen else ()
         return row(
@@ -396,8 +401,16 @@ def _unsure_of_checks(node: str, coverage: NodeCoverage) -> str:
 _QUESTIONS: Final = ("whether ", "why ", "when ", "which ", "how ")
 
 
-def _start_doubt(pod: Pod, node: str, loss: Loss) -> Problem | None:
+def _start_doubt(vmi: Object, pod: Pod, loss: Loss) -> Problem | None:
     """Return why a pod may not start where it is placed, which no filter knows; None: no doubt."""
+    try:
+        refused = pod_security.doubt(vmi, loss.cluster)
+    except Unseen as unseen:
+        what = f"whether the API server takes a new pod is not known: cannot see {unseen.what}"
+        refused = Problem(what, "let virt-admit read it")
+    if refused is not None:
+        return refused
+    node = vmi.at("status", "nodeName").text or ""
     takes = loss.scheduler.accepting(pod).__contains__
     network = start_doubts.network(takes, loss.cluster) or start_doubts.unserved(
         pod, loss.scheduler, loss.cluster

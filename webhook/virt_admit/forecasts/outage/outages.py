@@ -22,7 +22,7 @@ from virt_admit.forecasts.outage.start_capacity import CAPACITY
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.storage.lost_storage import Stranded
 from virt_admit.forecasts.outage.time_parts import Seconds
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, pod_security
 from virt_admit.forecasts.remediation import coverage
 from virt_admit.forecasts.remediation.unwatched import lonely_agents
 from virt_admit.model.in_order import InOrder, first_alone
@@ -40,6 +40,7 @@ READS: Final[Reads] = union(
     check_controllers.READS,
     machine_drain.READS,
     pod_evictions.READS,
+    pod_security.READS,
     lost_storage.READS,
     next_vmis.READS,
     lonely_agents.READS,

@@ -44,7 +44,7 @@ def without_broken_nodes(target: SchedulingTarget, cluster: Cluster) -> Scheduli
     """Return a target without the nodes on which its pod would not start although kube-scheduler
     may choose them.
     """
-    broken, lacking = cluster.cached(virt_handlers.broken), node_drivers.lacking(cluster)
+    broken, lacking = cluster.cached(virt_handlers.broken), node_drivers.unserving(cluster)
     chosen, pod = target.placement.candidates, target.pod
     faults = driver_faults.refusals(pod.namespace, pod.claims, chosen, cluster)
     if not broken and not lacking and not faults:
@@ -147,7 +147,7 @@ def plugins(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
 
 def unserved(pod: Pod, filters: FilterPipeline, cluster: Cluster) -> Problem | None:
     """Return the same of a pod that filters place which know the drivers."""
-    lacking = node_drivers.lacking(cluster)
+    lacking = node_drivers.unserving(cluster)
     needed = node_drivers.needed_by(pod.namespace, pod.claims, cluster) if lacking else ()
     if not any(driver in each for driver in needed for each in lacking.values()):
         return None

@@ -73,6 +73,20 @@ def bundles(obj: Object) -> Iterator[Bundle]:
                 yield Bundle(field, *validity)
 
 
+def of_others(obj: Object) -> Iterator[tuple[Field, datetime]]:
+    """Yield the webhooks of other products that fail closed, each distinct bundle once, with its
+    end."""
+    seen: set[str] = set()
+    for webhook in obj["webhooks"].items():
+        text = webhook.at("clientConfig", "caBundle").text or ""
+        ours = _of_a_product(webhook) or (webhook["name"].text or "").endswith(_OURS)
+        if ours or webhook["failurePolicy"].text == "Ignore" or text in seen:
+            continue
+        seen.add(text)
+        if (end := end_of(webhook)) is not None:
+            yield webhook, end
+
+
 def end_of(webhook: Field) -> datetime | None:
     """Return when the bundle of a webhook of any product ends; None: it has no valid one."""
     found = _validity(webhook.at("clientConfig", "caBundle").text or "")

@@ -42,9 +42,14 @@ def scaled_down(names: Collection[str], cluster: Cluster) -> Object | None:
     """Return a Deployment or StatefulSet of these names if each known one has no replicas; None:
     one has, or none is known.
     """
-    named = cluster.cached(_controllers_by_name)
-    found = [each for name in sorted(names) for each in named.get(name, ())]
+    found = named(names, cluster)
     return found[0] if found and not any(map(_may_have_pods, found)) else None
+
+
+def named(names: Collection[str], cluster: Cluster) -> Sequence[Object]:
+    """Return the known Deployments and StatefulSets of these names."""
+    known = cluster.cached(_controllers_by_name)
+    return [each for name in sorted(names) for each in known.get(name, ())]
 
 
 def is_known(names: Collection[str], cluster: Cluster) -> bool:

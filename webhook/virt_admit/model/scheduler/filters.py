@@ -186,7 +186,10 @@ class FilterPipeline:
         return found
 
     def _out_of_reach(self, claim: Claim) -> frozenset[str]:
-        key = claim.node_affinity, claim.zones, claim.free, claim.driver if claim.unserved else ""
+        if claim.unserved:  # of each volume on its own: a node that has it attached serves it
+            unserved = claim.unserved.keys() & self.state.nodes.keys()
+            return self._out_of_reach(replace(claim, unserved={})) | unserved
+        key = claim.node_affinity, claim.zones, claim.free
         found = self._reach.get(key)
         if found is None:
             if self._before is not None:
@@ -430,10 +433,8 @@ class FilterPipeline:
         return ""
 
     def _by_volumes(self, claims: Sequence[Claim], node: Node, unseen: list[str]) -> Iterator[str]:
-        for claim in claims:
-            refusal = claim.refusal(node.name, node.labels)
-            if refusal:
-                yield refusal
+        refusals = (claim.refusal(node.name, node.labels) for claim in claims)
+        yield from filter(None, dict.fromkeys(refusals))  # several of one driver share theirs
         if any(claim.driver for claim in claims):
             try:
                 yield from self._over_limit(claims, node)

@@ -8,6 +8,8 @@ long after that.
 A pod that is there, but runs none of its containers for five minutes, registers no driver either:
 it waits for another part of the storage, as after a reboot into a kernel for which a module lacks.
 A driver that crashes again and again stays registered, and mounts and unmounts nothing meanwhile.
+No further volume gets to a node whose LINSTOR satellite, or whose Longhorn manager or instance
+manager, does not run.
 
 **Fix.** Repair the pod that the finding names; until then cordon the node. Or let the DaemonSet
 tolerate the taint, where its chart or its operator sets that, or take the taint off.
@@ -67,12 +69,14 @@ def check(node: Object, context: Context) -> Findings:
 
 
 def _unstarted(node: Object, cluster: Cluster) -> Findings:
-    """Yield the drivers whose pod is there and does not start, or crashes."""
+    """Yield the drivers whose pod does not start, or crashes, or finds nothing there to ask."""
     from virt_admit.forecasts.placement.components import node_drivers  # noqa: PLC0415
+    from virt_admit.forecasts.placement.components.drivers import node_agents  # noqa: PLC0415
 
     path = node.metadata["name"].path
     down = (node_drivers.unstarted(cluster), node_drivers.crashing(cluster))
     found = {each for drivers in down for each in drivers.get(node.name, ())}
+    found |= node_agents.by_node(cluster).get(node.name, {}).keys()
     for driver in () if _runs_no_vms(node) else sorted(found):
         why = node_drivers.because(driver, node.name, cluster)
         remedy = node_drivers.remedy(driver, node.name, cluster)

@@ -6,7 +6,8 @@ every change of virtual machines or health checks, also those of the operator th
 and consoles and migrations fail. virt-admit warns 30 days ahead. A CA that lives at most 8 days is
 rotated by its operator, so virt-admit warns only if less than a tenth of its lifetime is left. API
 servers say in the status of an API service that its own certificate has ended; the webhooks of the
-same pods then fail as well.
+same pods then fail as well. Of other products, such as Longhorn, webhooks are reported that fail
+closed and whose CA has ended: API servers refuse what these are asked about.
 
 **Fix.** Read the log of the operator that owns the configuration, and restart it. If the bundle
 stays, delete the secret of its CA (``kubevirt-ca``, ``cdi-apiserver-signer``), or the
@@ -65,6 +66,14 @@ def check(obj: Object, context: Context[Params]) -> Findings:
             return
         if bundle.has_ended(now) or bundle.ends_soon(now, ahead):
             yield Finding(bundle.field.path, _message(bundle, now, obj))
+    for webhook, end in webhook_bundles.of_others(obj):
+        now = clock.now(context.cluster)
+        if now is not None and end <= now:
+            yield Finding(
+                webhook.at("clientConfig", "caBundle").path,
+                f"the CA of webhook {webhook['name'].text} ended on {end:%Y-%m-%d}, so API servers "
+                "refuse each request that it gets (failurePolicy Fail). Restart what renews it.",
+            )
 
 
 def _served(obj: Object, cluster: Cluster) -> Findings:

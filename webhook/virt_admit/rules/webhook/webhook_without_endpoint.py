@@ -72,6 +72,9 @@ _NEEDED = {
         )
         for operation in ("CREATE", "UPDATE")
     ),
+    "attachments of Longhorn's volumes": (
+        InterceptedRequest("UPDATE", "longhorn.io", "volumeattachments"),
+    ),
     "settings of KubeVirt": tuple(
         InterceptedRequest("UPDATE", group, resource)
         for group, resource in (

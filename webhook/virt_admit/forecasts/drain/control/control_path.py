@@ -25,6 +25,7 @@ from virt_admit.forecasts.drain.control.hindrances import Hindrance, leaves_with
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods, cluster_controllers
+from virt_admit.forecasts.placement.components.controllers import stopped_workloads
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import (
@@ -66,6 +67,7 @@ READS: Final[Reads] = union(
     virt_handlers.READS,
     awaited_return.READS,
     removed_operators.READS,
+    stopped_workloads.READS,
     {
         API_SERVICE: (*CONDITIONS, "status.conditions.message"),
         DEPLOYMENT: ("status.readyReplicas",),
@@ -369,9 +371,10 @@ def _read(name: str, cluster: Cluster) -> _State | str | None:
 def _failed(
     name: str, problem: str, pods: Sequence[Object], namespace: str, cluster: Cluster
 ) -> _State:
-    """Return that a component does not work,
-    with what the containers of one of its pods wait for.
-    """
+    """Return that a component does not work, and why its pods are not ready or do not exist."""
+    own = None if pods else cluster.cached(_components).deployments.get(name)
+    if own is not None and (stopped := stopped_workloads.of_podless(own, cluster)) is not None:
+        return _State(name, f"{problem} ({stopped.words})", stopped.remedy, (), namespace)
     broken = broken_pods.first(pods, cluster)
     if broken is None or not broken.why:
         return _State(name, problem, _REPAIR.format(name), (), namespace)
@@ -439,9 +442,7 @@ _NAMES: Final = frozenset((API, CONTROLLER))
 
 
 def _handler(cluster: Cluster, node: str) -> Component | None:
-    """Return the virt-handler of the node, which sends the memory of its VMs; None: it works,
-    or is not known.
-    """
+    """Return the virt-handler of the node if it does not work; None: it does, or is not known."""
     reason = keep(cluster, (virt_handlers.problem, node), partial(virt_handlers.problem, node=node))
     lost = node_health.silence_now(node, cluster)
     wait = "wait for virt-handler, which sends the VM's memory, or repair it"

@@ -72,7 +72,10 @@ def refused_pod(vmi: Object, cluster: Cluster) -> Problem | None:
     """
     for webhook in cluster.cached(webhook_reach.critical).webhooks:
         silent = webhook_reach.silence(webhook, cluster)
-        if silent and webhook_reach.concerns(webhook.field, vmi, cluster, webhook_reach.STARTS):
+        effects = (webhook_reach.STARTS, webhook_reach.ATTACHES)
+        if silent and any(
+            webhook_reach.concerns(webhook.field, vmi, cluster, each) for each in effects
+        ):
             what = "what a start creates or updates"
             return _problem(webhook, silent, "", vms.namespace_of(vmi), cluster, what)
     return None

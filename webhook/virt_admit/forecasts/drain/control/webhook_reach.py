@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.control.hindrances import Hindrance, leaves_with
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.forecasts.placement.components import service_pods, webhook_deadlocks
+from virt_admit.forecasts.placement.components.longhorn import attach_requests
 from virt_admit.model.commands import about, kubectl
 from virt_admit.model.evidence.writes import missing_services, service_callers
 from virt_admit.model.kubernetes import (
@@ -45,6 +46,7 @@ from virt_admit.model.messages import capital
 
 READS: Final[Reads] = union(
     vmis.READS,
+    attach_requests.READS,
     webhook_deadlocks.READS,
     missing_services.READS,
     {POD: ("spec.nodeName",), NODE: ("metadata.labels", "spec.unschedulable")},
@@ -102,11 +104,13 @@ CORDON: Final = WebhookEffect(
 )
 """How a drain begins, unless the node is cordoned already."""
 STARTS: Final = WebhookEffect("VMs do not start", START, starts=True)
+ATTACHES: Final = WebhookEffect("VMs do not start", (attach_requests.TICKET,), starts=True)
 _EFFECTS: Final = (
     WebhookEffect("evictions fail", (EVICTION,), evictions=True),
     WebhookEffect("evicted pods do not end", POD_END, evictions=True),
-    WebhookEffect("migrations fail", (*MIGRATION, STATE_CLAIM)),
+    WebhookEffect("migrations fail", (*MIGRATION, STATE_CLAIM, attach_requests.TICKET)),
     STARTS,
+    ATTACHES,
 )
 """The worst first: a VM that cannot be evicted needs no target."""
 CONTROL: Final = (
@@ -307,7 +311,8 @@ def _leaving(
 ) -> Hindrance | None:
     """Return what becomes of a webhook whose ready pods all run on the node that is drained."""
     namespace, _ = webhook.service
-    pods = [pod for pod in cluster.known(POD, namespace) if pod.name in backing]
+    here = (pod for pod in cluster.known(POD, namespace) if pod.name in backing)
+    pods = [pod for pod in here if not pod.owned_by("DaemonSet")]  # a drain leaves that one
     own = service_pods.of_service(webhook.service, cluster)
     asks_itself = gets_own_pods(webhook.field, namespace, own, cluster)
     if asks_itself:
@@ -459,6 +464,8 @@ def _requests(vmi: Object, cluster: Cluster, effect: WebhookEffect) -> Iterable[
             yield request._replace(name=name, labels={} if without_labels else own)
         elif request.resource.startswith(_MIGRATION):
             yield request
+        elif each is attach_requests.TICKET:
+            yield from (each,) * attach_requests.needs(vmi, cluster)
         elif each is not STATE_CLAIM:
             yield request._replace(name=vmi.name, labels=vmi.labels)
         elif vms.keeps_state(vmi):

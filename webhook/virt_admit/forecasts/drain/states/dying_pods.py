@@ -133,7 +133,8 @@ def _driver_gone(pod: Object, node: str, cluster: Cluster) -> str:
     own = find(cluster, NODE, "", node)  # what is off unmounts nothing, and registers no driver
     if own is None or not own.is_true("Ready") or node_health.silence_now(node, cluster):
         return ""
-    return node_drivers.missing(node, pod.namespace, claim_names(pod), cluster)
+    found = node_drivers.missing(node, pod.namespace, claim_names(pod), cluster)
+    return found if found in node_drivers.lacking(cluster).get(node, ()) else ""
 
 
 def with_command(dying: DyingPod, pod: Object) -> str:

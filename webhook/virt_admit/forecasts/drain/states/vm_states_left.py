@@ -1,5 +1,5 @@
 """What it means for a drain that a VM has two pods: the guest has left one of them,
-and that one does not end.
+and that one does not end. Or a migration under way stands, as a virt-handler is dead.
 
 A migration that has succeeded tells which one. Sources:
 kubevirt/kubevirt:pkg/virt-controller/watch/migration/migration.go #handleTargetPodCreation;
@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.kinds import POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.messages import cut, cut_middle
-from virt_admit.model.problems import ProblemCause
+from virt_admit.model.problems import Problem, ProblemCause
 
 _SECOND: Final = "a second guest, and two guests on one disk destroy its data"
 
@@ -158,3 +158,24 @@ def _release(pod: Object | None) -> str:
 
 
 _HANDLER: Final = "virt-handler"
+
+
+def without_handler(vmi: Object, found: VmState, cluster: Cluster) -> Problem | None:
+    """Return that a migration does not go on as virt-handler does not work on one of its nodes;
+    None: it works there, or the migration does not need it.
+
+    virt-handler prepares the target, and the memory passes its proxies on both nodes
+    (kubevirt/kubevirt:pkg/virt-handler/migration-proxy/migration-proxy.go). A migration in
+    post-copy is left alone.
+    """
+    if found.state not in _BY_HANDLERS:
+        return None
+    for node in filter(None, (found.target, vmi.at("status", "nodeName").text)):
+        down = virt_handlers.problem(cluster, node)
+        if down and not virt_handlers.is_starting(cluster, node):
+            reason = f"its memory passes virt-handler of both nodes, and {down}"
+            return Problem(reason, virt_handlers.remedy(cluster, node))
+    return None
+
+
+_BY_HANDLERS: Final = frozenset((State.PREPARING, State.RUNNING, State.PAUSED))

@@ -106,7 +106,12 @@ def ruling(vmi: Object, found: VmState, cluster: Cluster, ends: Ends = _ends) ->
     result = vm_states_targets.on_its_own_node(vmi, found, cluster) or _RULINGS[found.state](case)
     if found.silent:
         result = _to_silent_node(result, found)
-    reason = "; ".join((result.reason, *_of_flags(case, result.effect)))
+    down = None if found.silent else vm_states_left.without_handler(vmi, found, cluster)
+    if down is not None:
+        effect = StateEffect.WAITS if found.until is not None else StateEffect.UNKNOWN
+        result = Ruling(effect, f"{result.reason}; {down.reason}", down.remedy)
+    arrives = result.effect if down is None else StateEffect.UNKNOWN
+    reason = "; ".join((result.reason, *_of_flags(case, arrives)))
     return result._replace(
         reason=reason, remedy=result.remedy or evacuation_marks.way_to_stay(vmi, found, cluster)
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.control import control_path, webhook_reach
-from virt_admit.forecasts.drain.control.webhook_reach import CONTROL, STARTS, Webhook
+from virt_admit.forecasts.drain.control.webhook_reach import ATTACHES, CONTROL, STARTS, Webhook
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.placement import quotas
 from virt_admit.forecasts.placement.components import cluster_controllers, service_pods
@@ -76,10 +76,7 @@ LOST: Final = "WebhookLost"
 
 def on_start(vmi: Object, found: Sequence[SilentWebhook], cluster: Cluster) -> OnStart:
     """Return what the webhooks that do not answer do to the start of a VM."""
-    stops = [
-        (each, each.everything or webhook_reach.concerns(each.webhook.field, vmi, cluster, STARTS))
-        for each in found
-    ]
+    stops = [(each, each.everything or _concerns(each.webhook, vmi, cluster)) for each in found]
     never = next((each for each, answer in stops if each.lasting and answer), None)
     unsure = next(
         (each for each, answer in stops if each.lasting is not False and answer is not False), None
@@ -88,6 +85,14 @@ def on_start(vmi: Object, found: Sequence[SilentWebhook], cluster: Cluster) -> O
         (each for each, answer in stops if each.lasting is False and answer is not False), None
     )
     return OnStart(never, unsure, later)
+
+
+def _concerns(webhook: Webhook, vmi: Object, cluster: Cluster) -> bool | None:
+    """Return whether a webhook gets a request without which a VMI does not start, or has no
+    volume."""
+    effects = (STARTS, ATTACHES)
+    answers = {webhook_reach.concerns(webhook.field, vmi, cluster, each) for each in effects}
+    return True if True in answers else None if None in answers else False
 
 
 def silent(loss: Loss) -> tuple[SilentWebhook, ...]:

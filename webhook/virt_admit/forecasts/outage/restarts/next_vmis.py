@@ -17,7 +17,7 @@ from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.health_actors import Actor, NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import Detach, Part, detection
-from virt_admit.forecasts.placement.components.linstor import failovers
+from virt_admit.forecasts.placement.components.drivers import storage_failovers
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import POD, VM, VMIRS
 from virt_admit.model.kubernetes.objects import Object
@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 
 READS: Final = union(
-    failovers.READS,
+    storage_failovers.READS,
     {
         VM: ("status.startFailure.consecutiveFailCount",),
         VMIRS: ("spec.paused",),
@@ -41,8 +41,6 @@ BACKOFF: Final = "start back-off"
 MARKED: Final = "old pod marked for deletion"
 ENDED: Final = "ended pod removed"
 FAILED_OVER: Final = "failed over"
-_FAIL_OVER: Final = 30
-"""Seconds until the agents have deleted a pod and its attachments: they look every 5 s."""
 _INTERVAL: Final = 10
 _LONGEST: Final = 300
 _RETRIES: Final = ("Always", "RerunOnFailure")
@@ -103,15 +101,15 @@ def _failed_over(vmi: Object, node: str, loss: Loss) -> Actor | None:
 
     It evicts the pod while the node is Ready, and deletes it with its attachments afterwards.
     """
-    found = failovers.of_vmi(vmi, loss.cluster)
+    found = storage_failovers.of_vmi(vmi, loss.cluster)
     if found is None:
         return None
     made = Actor(node, found.by, "", detach=Detach.AT_ONCE)
     if loss.stopped:
         return replace(made, refuses=loss.stopped)
-    several = len(loss.lost) > 1  # which copies are where is known to LINSTOR alone
+    several = len(loss.lost) > 1  # which copies are where is known to the storage alone
     unsure = (found.unsure, "whether its volumes keep a quorum" if several else "")
-    parts = detection(loss), Part(FAILED_OVER, 0, _FAIL_OVER)
+    parts = detection(loss), Part(FAILED_OVER, *found.within)
     return replace(made, parts=parts, unseen=tuple(filter(None, unsure)))
 
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
-from virt_admit.forecasts.placement.components.drivers import driver_faults
+from virt_admit.forecasts.placement.components.drivers import driver_faults, node_agents
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import kernel_modules
 from virt_admit.model.kubernetes import clock, events, node_health
@@ -36,6 +36,7 @@ READS: Final[Reads] = union(
     driver_faults.READS,
     kernel_modules.READS,
     node_health.READS,
+    node_agents.READS,
     {
         POD: ("status.conditions", "status.containerStatuses", "status.phase"),
         PVC: ("spec.volumeName",),
@@ -78,9 +79,20 @@ def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     return {node: drivers for node, drivers in absent.items() if drivers}
 
 
+@cached
+def unserving(cluster: Cluster) -> Mapping[str, frozenset[str]]:
+    """Return the drivers with which a node gets no further volume, by node: it lacks them, or what
+    they ask there does not run."""
+    found = dict(lacking(cluster))
+    for node, agents in node_agents.by_node(cluster).items():
+        found[node] = found.get(node, frozenset()) | agents.keys()
+    return found
+
+
 def missing(node: str, namespace: str, claims: Iterable[str], cluster: Cluster) -> str:
-    """Return the driver of a claim that a node lacks; empty: it has all, or that is not known."""
-    absent = lacking(cluster).get(node, frozenset())
+    """Return the driver of a claim that does not serve a node; empty: all do, or that is not
+    known."""
+    absent = unserving(cluster).get(node, frozenset())
     needed = needed_by(namespace, claims, cluster) if absent else ()
     return next((driver for driver in needed if driver in absent), "")
 
@@ -105,7 +117,7 @@ def reasons(cluster: Cluster) -> Mapping[str, Mapping[str, str]]:
             ).replace("; ", ", ")
             for each in sorted(absent)  # each is one cause
         }
-        for node, absent in lacking(cluster).items()
+        for node, absent in unserving(cluster).items()
     }
 
 
@@ -142,7 +154,8 @@ def served(filters: FilterPipeline, cluster: Cluster, back: Collection[str] = ()
 
 def words(driver: str, node: str, cluster: Cluster) -> str:
     """Return what brings a driver back to a node, without a command."""
-    pod = _pod(driver, node, cluster)
+    broken = agent(driver, node, cluster)
+    pod = broken.pod if broken is not None else _pod(driver, node, cluster)
     return (
         f"repair {f'pod {pod.name}' if pod is not None else f'the pod of driver {driver}'} on "
         f"{node}"
@@ -152,7 +165,7 @@ def words(driver: str, node: str, cluster: Cluster) -> str:
 def remedy(driver: str, node: str, cluster: Cluster) -> str:
     """Return what brings a driver back to a node, or lets it attach volumes again."""
     fault = driver_faults.of_driver(driver, cluster)
-    if fault is not None and driver not in lacking(cluster).get(node, ()):
+    if fault is not None and driver not in unserving(cluster).get(node, ()):
         return fault.remedy
     pod = _pod(driver, node, cluster)
     if (broken := agent(driver, node, cluster)) is not None:
@@ -184,6 +197,8 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
         cause = agent(driver, node, cluster) or broken
         first = f"{broken.words}, and " if cause.pod.name != broken.pod.name else ""
         return f" ({first}{cause.words})"
+    if (store := node_agents.of_driver(driver, node, cluster)) is not None:
+        return f" ({store.words})"
     if pod is not None or unlisted(cluster, POD):
         return ""
     if (absent := driver_daemons.absent(driver, node, cluster)) is not None:
@@ -194,12 +209,13 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
 
 def agent(driver: str, node: str, cluster: Cluster) -> BrokenPod | None:
     """Return the pod on a node that keeps a driver from serving it: the one that registers it, or
-    another one of the same software, if that alone tells why that one is not ready; None: it is.
+    another one of the same software, if that alone tells why that one is not ready, or the one that
+    it asks; None: all are.
     """
     here, own = node_pods.of_node(node, cluster), _pod(driver, node, cluster)
     broken = broken_pods.of_pod(own, cluster) if own is not None else None
     if own is None or broken is None or broken.why:
-        return broken
+        return broken or node_agents.of_driver(driver, node, cluster)
     others = (pod for pod in here if pod.namespace == own.namespace and pod.name != own.name)
     found = broken_pods.first(node_pods.of_software(driver, others), cluster)
     return found if found is not None and found.why else broken
@@ -261,7 +277,8 @@ _CRASHED: Final = "CrashLoopBackOff"
 
 def state(driver: str, node: str, cluster: Cluster) -> str:
     """Return what is said of a driver that a node lacks: ``is not registered``."""
-    down = driver in crashing(cluster).get(node, ())
+    crashes = driver in crashing(cluster).get(node, ())
+    down = crashes or driver not in lacking(cluster).get(node, ())
     return "does not work" if down else "is not registered"
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from virt_admit.model.commands import logs_of
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import grouped
@@ -23,6 +23,9 @@ from virt_admit.model.lookups import grouped
 READS: Final[Reads] = {
     POD: ("metadata.ownerReferences", "spec.containers.name", "spec.nodeName", "status.phase")
 }
+PODLESS_READS: Final[Reads] = dict.fromkeys(
+    (DEPLOYMENT, STATEFUL_SET), ("status.replicas", "spec.template.spec.containers.name")
+)
 _GENERAL: Final = re.compile(r"csi|plugin|node|driver|daemonset|agent|server|[^a-z]")
 """Words that say what a DaemonSet is, not whose."""
 _OF_DRIVERS: Final = re.compile(r"csi|plugin|node")
@@ -104,21 +107,43 @@ def controller_of(driver: str, cluster: Cluster) -> Object | None:
 def attachers_of(driver: str, cluster: Cluster) -> list[Object]:
     """Return the pods with the sidecar that attaches the volumes of a CSI driver, by the names of
     their owners, else, where these name no software, of their namespaces."""
+    return [each for each in _attaching(driver, cluster) if each.kind == POD.kind]
+
+
+def podless_attacher(driver: str, cluster: Cluster) -> Object | None:
+    """Return the Deployment or StatefulSet with that sidecar which has no pods; None: pods of it or
+    of another one are known, or none is."""
+    known = _attaching(driver, cluster)
+    return known[0] if known and all(each.kind != POD.kind for each in known) else None
+
+
+def _attaching(driver: str, cluster: Cluster) -> list[Object]:
     words = _words(driver)
-    rated = [(_share_of_owner(pod, words), pod) for pod in cluster.cached(_attachers)]
+    rated = [(_share_of_owner(each, words), each) for each in cluster.cached(_attachers)]
     best = max((share for share, _ in rated), default=0.0)
-    return [pod for share, pod in rated if share == best] if best > _ENOUGH else []
+    return [each for share, each in rated if share == best] if best > _ENOUGH else []
 
 
 def _attachers(cluster: Cluster) -> Sequence[Object]:
-    found = [pod for pod in cluster.known(POD) if not pod.ended and _attaches(pod)]
-    return sorted(found, key=lambda each: each.full_name)
+    """Return the pods with that sidecar, and the workloads that have none.
+
+    csi-cephfsplugin-provisioner is not taken for that of RBD while the latter is scaled to 0.
+    """
+    pods = [pod for pod in cluster.known(POD) if not pod.ended and _attaches(pod)]
+    stopped = [
+        each
+        for kind in (DEPLOYMENT, STATEFUL_SET)
+        for each in cluster.known(kind)
+        if not each.at("status", "replicas").integer and _attaches(each)
+    ]
+    return sorted((*pods, *stopped), key=lambda each: each.full_name)
 
 
-def _share_of_owner(pod: Object, words: frozenset[str]) -> float:
-    own = _CONTROLS.sub("", _owner(pod))
+def _share_of_owner(found: Object, words: frozenset[str]) -> float:
+    name = _owner(found) if found.kind == POD.kind else found.name
+    own = _CONTROLS.sub("", name)
     if not _GENERAL.sub("", own):  # csi-attacher in longhorn-system
-        return 0.0 if words.isdisjoint(pod.namespace.split("-")) else 1.0
+        return 0.0 if words.isdisjoint(found.namespace.split("-")) else 1.0
     return _share(own, sorted(words, key=len, reverse=True))
 
 
@@ -155,12 +180,14 @@ def workload_of(pod: Object) -> str:
     return _owner(pod) or daemon(pod)
 
 
-def _attaches(pod: Object) -> bool:
-    """Return whether a pod has the sidecar that attaches volumes, whatever its name is.
+def _attaches(found: Object) -> bool:
+    """Return whether a pod or its workload has the sidecar that attaches volumes, whatever its name
+    is.
 
     The Deployment of Trident has the name of its DaemonSet (NetApp/trident:cli/k8s_client).
     """
-    return any(each["name"].text in _ATTACHERS for each in pod.at("spec", "containers").items())
+    spec = found["spec"] if found.kind == POD.kind else found.at("spec", "template", "spec")
+    return any(each["name"].text in _ATTACHERS for each in spec["containers"].items())
 
 
 _CONTROLS: Final = re.compile(r"controller|provisioner|attacher|ctrlplugin")

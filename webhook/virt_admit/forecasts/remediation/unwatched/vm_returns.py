@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components.linstor import failovers
+from virt_admit.forecasts.placement.components.drivers import storage_failovers
 from virt_admit.forecasts.remediation.unwatched import guest_machines
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 
-READS: Final = union(failovers.READS, guest_machines.READS)
+READS: Final = union(storage_failovers.READS, guest_machines.READS)
 
 
 class VmReturn(NamedTuple):
@@ -24,7 +24,7 @@ class VmReturn(NamedTuple):
 
 def of_vmi(vmi: Object, cluster: Cluster) -> VmReturn | None:
     """Return what brings a VM back after the loss of its node; None: nothing that is known."""
-    found = failovers.of_vmi(vmi, cluster)
+    found = storage_failovers.of_vmi(vmi, cluster)
     if found is not None and not found.unsure:
         return VmReturn(found.by)
     check, unread = replacement(vmi, cluster)

@@ -1,24 +1,35 @@
-"""Workloads of which no pod has been ready for minutes, or that are scaled to 0."""
+"""Workloads of which no pod has been ready for minutes, that are scaled to 0, or whose pods cannot
+be created.
+
+The controller of a Deployment says so in its conditions, with the error of the API server. Source:
+kubernetes/kubernetes:pkg/controller/deployment/sync.go#calculateStatus (ReplicaFailure).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes import kinds, workloads
+from virt_admit.model.kubernetes import clock, kinds, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.messages import capital
+from virt_admit.model.messages import capital, cut_middle
 
 READS: Final[Reads] = union(
     node_pods.READS,
+    clock.READS,
     dict.fromkeys((DEPLOYMENT, STATEFUL_SET), ("spec.replicas",)),
+    {DEPLOYMENT: ("status.conditions.message", *CONDITIONS)},
     {POD: ("status.containerStatuses", *CONDITIONS)},
 )
+
+_LASTING: Final = timedelta(minutes=5)
+_LONGEST: Final = 160
 
 
 class StoppedWorkload(NamedTuple):
@@ -49,8 +60,33 @@ def of(names: Collection[str], cluster: Cluster) -> StoppedWorkload | None:
             return None
         return StoppedWorkload(down.words, capital(down.remedy), down.pod.namespace, scaled=False)
     stopped = workloads.scaled_down(names, cluster)
-    if stopped is None:
+    if stopped is not None:
+        return _scaled(stopped)
+    known = workloads.named(names, cluster)
+    found = [_without_pods(each, cluster) for each in known]
+    return found[0] if found and all(found) else None
+
+
+def of_podless(workload: Object, cluster: Cluster) -> StoppedWorkload | None:
+    """Return the same for one workload that has no pod; None: it may have one in a moment."""
+    if workload.at("spec", "replicas").integer == 0:
+        return _scaled(workload)
+    return _without_pods(workload, cluster)
+
+
+def _without_pods(workload: Object, cluster: Cluster) -> StoppedWorkload | None:
+    failed = workload.condition("ReplicaFailure")
+    lasts = clock.since(failed["lastTransitionTime"].text, cluster)
+    if failed["status"].text != "True" or lasts is None or lasts < _LASTING:
         return None
+    said = cut_middle(failed["message"].words, _LONGEST).replace("; ", ", ")
+    words = f"{workload.kind} {workload.full_name} cannot create one: {said}"
+    described = about("describe", workload, kinds.of(workload) or DEPLOYMENT)
+    remedy = typed("Let its pods be created, which the API server refuses with this", described)
+    return StoppedWorkload(words, remedy, workload.namespace, scaled=False)
+
+
+def _scaled(stopped: Object) -> StoppedWorkload:
     command = about("scale", stopped, kinds.of(stopped) or DEPLOYMENT, "--replicas=1")
     remedy = typed("Once what it was stopped for is done, scale it up again", command)
     words = f"{stopped.kind} {stopped.full_name} is scaled to 0"

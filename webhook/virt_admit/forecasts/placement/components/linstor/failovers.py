@@ -61,6 +61,9 @@ class Failover(NamedTuple):
     by: str
     unsure: str = ""
     """Why that is not certain; empty: it is."""
+    within: tuple[int, int] = (0, 30)
+    """Seconds until the pod and its attachments are deleted, once Kubernetes notices the loss:
+    Piraeus' agents look every 5 s."""
 
 
 def of_vmi(vmi: Object, cluster: Cluster) -> Failover | None:
