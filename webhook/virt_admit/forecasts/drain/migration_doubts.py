@@ -31,9 +31,9 @@ from virt_admit.forecasts.placement.components.drivers import (
 )
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
 from virt_admit.forecasts.placement.refusals import (
+    contrary_demands,
     refused_managers,
     static_cpus,
-    unreached_settings,
     unserved_nodes,
 )
 from virt_admit.forecasts.remediation import awaited_return
@@ -70,7 +70,7 @@ READS: Final = union(
     failed_starts.READS,
     rejected_targets.READS,
     static_cpus.READS,
-    unreached_settings.READS,
+    contrary_demands.READS,
     {CEPH_CLUSTER: ("metadata.ownerReferences", "status.ceph")},
 )
 

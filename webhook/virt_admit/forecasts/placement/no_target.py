@@ -19,6 +19,7 @@ from virt_admit.forecasts.placement.components.node_drivers import LACKS
 from virt_admit.forecasts.placement.refusals import (
     affinity_partners,
     busy_nodes,
+    contrary_demands,
     crowded_domains,
     dying_claims,
     fenced_nodes,
@@ -161,7 +162,8 @@ def _known(
     gap = _frequency_gap(refusals, cluster)
     if gap is not None:
         return Problem(f": {gap.words}", gap.remedy)
-    counted = crowded_domains.of(target, refusals, cluster)
+    contrary = contrary_demands.of(target, refusals, cluster)
+    counted = contrary or crowded_domains.of(target, refusals, cluster)
     unset = static_cpus.of(refusals, cluster) or unreached_settings.of(lacked, refusals, cluster)
     return volume_limits.of(refusals, cluster) or counted or unset or Problem("", "")
 

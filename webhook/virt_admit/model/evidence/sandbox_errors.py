@@ -51,7 +51,11 @@ def remedy(said: str, node: str) -> str:
     """Return what ends an error, with a command; empty: it is not about the sandbox of a pod."""
     if not node or not _BEGIN.match(said):
         return ""
+    way = known(said, node) or f"correct on {node} what its container runtime says there"
+    return typed(way, pods_on(node))
+
+
+def known(said: str, node: str) -> str:
+    """Return what ends an error whose words are known, in words; empty: they are not."""
     found = ((pattern.search(said), way) for pattern, way in _WAYS)
-    known = next((way(match, node) for match, way in found if match is not None), "")
-    listed = pods_on(node)
-    return typed(known or f"correct on {node} what its container runtime says there", listed)
+    return next((way(match, node) for match, way in found if match is not None), "")

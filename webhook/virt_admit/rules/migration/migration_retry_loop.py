@@ -133,7 +133,8 @@ def _command(vmi: Object, last: Object, place: Problem | None, context: Context)
     """Return the command of a remedy: of the place, or for migrations that time out."""
     if place is not None:
         return place.command
-    if held := remedies.of_one_vm(vmi, _failure(last), context.cluster):
+    held = remedies.of_one_vm(vmi, _failure(vmi, last, context), context.cluster)
+    if held := held or _of_target(vmi, last, context):
         return command_of(_safe(held, vmi, context))
     if rejected := rejected_targets.problem(vmi, context.cluster):
         return rejected.command
@@ -179,7 +180,7 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
     if place is not None:
         way = typed_remedies.stopped(place, vmi, context.cluster) or place
         return f"{place.reason}; {messages.without_command(way.remedy)}"
-    failure = _failure(last)
+    failure = _failure(vmi, last, context)
     if vm_states_failures.is_of_launcher(vmi, context.cluster):
         fails = launcher_changes.words(vmi, context.cluster)
         return (
@@ -197,6 +198,8 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
         return f"{timed_out.reason}. {messages.sentence(timed_out.remedy)}"
     if held := remedies.of_one_vm(vmi, failure, context.cluster):
         return f"{held.reason}. {advice_of(_safe(held, vmi, context))}"
+    if there := _of_target(vmi, last, context):
+        return f"{there.reason}. {advice_of(_safe(there, vmi, context))}"
     if failure:
         remedy = messages.sentence(remedies.of(failure).partition(",")[0])
         return f"migration {last.name} failed: {cut_middle(failure, 200)}. {remedy}"
@@ -213,7 +216,15 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
     )
 
 
-def _failure(last: Object) -> str:
-    return migration_failures.essence(
-        last.at("status", "migrationState", "failureReason").text or ""
-    )
+def _of_target(vmi: Object, last: Object, context: Context) -> Problem | None:
+    """Return why each migration to the node of the last one fails; None: it may succeed."""
+    found = migration_failures.of_migration(vmi, last, context.cluster)
+    return remedies.of_target(vmi, found, context.cluster) if found is not None else None
+
+
+def _failure(vmi: Object, last: Object, context: Context) -> str:
+    """Return why a migration failed after its target pod ran; empty: that is not known."""
+    if migration_failures.failed_before_handover(last):
+        return ""
+    found = migration_failures.of_migration(vmi, last, context.cluster)
+    return found.text if found is not None else ""

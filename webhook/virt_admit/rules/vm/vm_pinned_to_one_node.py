@@ -47,7 +47,7 @@ def check(obj: Object, context: Context) -> Findings:
     where, short = "no node satisfies the VM's restrictions", "no node can run it"
     if hosts:
         node = show(hosts[0])
-        where, short = f"only node {node} can run this VM", f"only {node} can run it"
+        where, short = f"only node {node} may run this VM", f"only {node} may run it"
     message = check.first_that_fits(
         pin.path,
         f"{where}, so a drain never completes. Allow other nodes, or set evictionStrategy: None.",

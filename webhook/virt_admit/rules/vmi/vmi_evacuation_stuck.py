@@ -232,9 +232,11 @@ def _first_asked(vmi: Object, cluster: Cluster) -> str | None:
 
 def _failure(vmi: Object, cluster: Cluster) -> str:
     """Return the reason of the last failure, without the names of calls; empty: none is known."""
-    states = [each.at("status", "migrationState") for each in migrations.of_vmi(vmi, cluster)]
-    reason = states[-1]["failureReason"].text if states else ""
-    return migration_failures.pair_words(migration_failures.essence(reason)) if reason else ""
+    own = list(migrations.of_vmi(vmi, cluster))
+    if not own or migration_failures.failed_before_handover(own[-1]):
+        return ""
+    found = migration_failures.of_migration(vmi, own[-1], cluster)
+    return migration_failures.pair_words(found.text) if found is not None else ""
 
 
 def _remedy(vmi: Object, cluster: Cluster) -> str:

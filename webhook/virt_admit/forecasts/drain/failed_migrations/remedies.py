@@ -8,6 +8,7 @@ from virt_admit.forecasts.drain.failed_migrations import (
     convergence,
     launcher_libvirt,
     shortened_state,
+    stale_network,
     unlike_processors,
     unsafe_storage,
 )
@@ -15,6 +16,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migration_failures, storage
+from virt_admit.model.kubevirt.instances.migration_failures import Failure
 from virt_admit.model.kubevirt.launcher import missing_network_info
 from virt_admit.model.problems import Problem
 
@@ -25,6 +27,7 @@ READS: Final[Reads] = union(
     unsafe_storage.READS,
     convergence.READS,
     shortened_state.READS,
+    stale_network.READS,
 )
 POST_COPY_REMEDY: Final = (
     "set the sysctl vm.unprivileged_userfaultfd=1 on all nodes or allowPostCopy: false"
@@ -106,3 +109,9 @@ def lasting(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
         or launcher_libvirt.problem(vmi, failure, cluster)
         or unsafe_storage.problem(vmi, failure, cluster)
     )
+
+
+def of_target(vmi: Object, failure: Failure, cluster: Cluster) -> Problem | None:
+    """Return why no migration of a VMI to the node of a failed one succeeds, until something is
+    changed there."""
+    return stale_network.problem(vmi, failure.text, failure.target, cluster)

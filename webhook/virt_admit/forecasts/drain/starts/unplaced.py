@@ -18,7 +18,7 @@ from virt_admit.forecasts.placement.absent import owed_nodes, scale_ups
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
-from virt_admit.forecasts.placement.refusals import busy_nodes, static_cpus
+from virt_admit.forecasts.placement.refusals import busy_nodes, contrary_demands, static_cpus
 from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -40,6 +40,7 @@ from virt_admit.model.scheduler.volumes import Claim, VolumePlace
 READS: Final[Reads] = union(
     absent_resources.READS,
     candidates.READS,
+    contrary_demands.READS,
     left_taints.READS,
     lost_quorums.READS,
     missing_devices.READS,

@@ -122,14 +122,16 @@ def of_same_words(vmi: Object, cluster: Cluster) -> Ruling | None:
     )
     name = failed[-1].migration
     described = kubectl("describe", VMIM, name, vms.namespace_of(vmi)) if name else ""
-    return Ruling(StateEffect.UNKNOWN, reason, typed(remedies.of(failed[-1].text), described))
+    there = remedies.of_target(vmi, failed[-1], cluster)
+    way = there.remedy if there is not None else typed(remedies.of(failed[-1].text), described)
+    return Ruling(StateEffect.UNKNOWN, reason, way)
 
 
 _TWICE: Final = 2
 _GIVEN_UP: Final = re.compile("abort|cancel")
 """Words of migrations that a user ended: those of time-outs are of another class."""
 _PASSES: Final = re.compile(
-    "connection (?:refused|reset)|no route|timed out|unable to connect|target pod"
+    "connection (?:refused|reset)|no route|timed out|unable to connect|target pod[^:]*$"
 )
 """Words of one target that a moment explains."""
 _VARIES: Final = re.compile(r"[0-9a-f]*[0-9][0-9a-f.:-]*")
@@ -364,6 +366,9 @@ def failing(vmi: Object, cluster: Cluster) -> Problem | None:
     targets = {each.target for each in failed}
     only = targets.pop() if len(targets) == 1 else ""
     where = f", each to {only}" if only else ""
+    if only and (there := remedies.of_target(vmi, moment[-1], cluster)) is not None:
+        which = f"its last {len(failed)} migrations failed{where}, and so will each to that node"
+        return there._replace(reason=f"{which}: {there.reason}")
     reason = (
         f"its last {len(failed)} migrations failed{where}, so will the "
         f"next{f': {words}' if words else ''}"

@@ -49,11 +49,14 @@ class _Setting(NamedTuple):
         return all(node.labels.get(key) == value for key, value in wanted.items())
 
 
-def of(lacked: str, refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
+def of(
+    lacked: str, refusals: Mapping[str, str], cluster: Cluster, where: str = "another node"
+) -> Problem | None:
     """Return which object would set up what all these nodes lack, after a colon, and what lets it
     reach one of them; None: there is none, or it is for these nodes.
 
-    ``lacked``: the device that no node has; empty: they lack something else.
+    ``lacked``: the device that no node has; empty: they lack something else. ``where``: the node
+    that it is to reach.
     """
     found = list(_devices(lacked, cluster) if lacked else _networks(refusals, cluster))
     every = sorted(cluster.known(NODE), key=lambda each: each.name)
@@ -63,7 +66,9 @@ def of(lacked: str, refusals: Mapping[str, str], cluster: Cluster) -> Problem | 
     if any(node.name in refusals for _, own in chosen for node in own):
         return None
     setting, own = min(chosen, key=lambda each: (len(each[1]), each[0].title))
-    return Problem(f": {_told(setting, own)}", _way(setting, own), command=_command(setting, own))
+    return Problem(
+        f": {_told(setting, own)}", _way(setting, own, where), command=_command(setting, own)
+    )
 
 
 def _devices(device: str, cluster: Cluster) -> Iterator[_Setting]:
@@ -92,7 +97,7 @@ def _told(setting: _Setting, own: Collection[Object]) -> str:
     return f"{begin} no node: none has {'label' if len(wanted) == 1 else 'the labels'} {labels}"
 
 
-def _way(setting: _Setting, own: Collection[Object]) -> str:
+def _way(setting: _Setting, own: Collection[Object], where: str) -> str:
     writer = writers.of(setting.obj)
     source = f", in {writer.source}, which writes it" if writer is not None else ""
     if setting.kind is SRIOV_POLICY:
@@ -102,8 +107,8 @@ def _way(setting: _Setting, own: Collection[Object]) -> str:
         )
     if own:  # its network leaves a node that it does not select any more
         return (
-            f"make a further VlanConfig like {setting.obj.full_name} that selects another node, "
-            "with uplinks of that node (a label of the network alone sets nothing up)"
+            f"make a further VlanConfig like {setting.obj.full_name} that selects {where}, with "
+            "uplinks of that node (a label of the network alone sets nothing up)"
         )
     return f"let the nodeSelector of {setting.title} select nodes{source} that have its uplinks"
 

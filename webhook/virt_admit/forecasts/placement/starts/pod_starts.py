@@ -14,11 +14,12 @@ from virt_admit.forecasts.placement.components import (
     node_drivers,
     unpullable_images,
 )
-from virt_admit.forecasts.placement.starts import started_pods, volume_starts
+from virt_admit.forecasts.placement.starts import attached_networks, started_pods, volume_starts
 from virt_admit.forecasts.placement.starts.started_pods import (
     BRIEF,
     BY_KUBELET,
     FAILURES,
+    LONGEST,
     VOLUME,
     PodStart,
     StartFault,
@@ -27,13 +28,17 @@ from virt_admit.model import address_pools
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import full_ranges, sandbox_errors
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.kinds import NAD, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import cut_middle
 
 READS: Final[Reads] = union(
-    started_pods.READS, volume_starts.READS, missing_objects.READS, full_ranges.READS
+    attached_networks.READS,
+    started_pods.READS,
+    volume_starts.READS,
+    missing_objects.READS,
+    full_ranges.READS,
 )
 
 
@@ -110,6 +115,20 @@ def _unattached(start: PodStart) -> StartFault | None:
     return StartFault(told, brief, node_drivers.remedy(driver, start.on, cluster), of_node=True)
 
 
+def _delegated(start: PodStart) -> StartFault | None:
+    """Return that the plugin of a secondary network fails, which Multus calls and names."""
+    found = attached_networks.delegated(start)
+    if found is None:
+        return None
+    definition, error = found
+    title = f"{NAD.kind} {definition.full_name}"
+    shown = kubectl("get", NAD, definition.name, definition.namespace, "-o", "yaml")
+    own = sandbox_errors.known(start.said, start.on)
+    way = own or f"correct what {title} (spec.config) asks for, or what {start.on} lacks for it"
+    words = f"network of {title} fails: {cut_middle(error, LONGEST)}"
+    return StartFault(words, cut_middle(words, BRIEF), typed(way, shown), of_node=True)
+
+
 def _plugin(start: PodStart) -> StartFault | None:
     """Return that a network plugin fails."""
     named = network_plugins.NAMED.search(start.said)
@@ -149,6 +168,6 @@ def _other(start: PodStart) -> StartFault | None:
 _READERS: Final[tuple[Callable[[PodStart], StartFault | None], ...]] = (
     *(_missing, _full_range, _image),
     *(volume_starts.awaited, _unregistered, *volume_starts.READERS),
-    *(_plugin, _container, _other),
+    *(attached_networks.fault, _delegated, _plugin, _container, _other),
 )
 """The most telling first."""

@@ -199,6 +199,8 @@ def _failure(vmi: Object, state: Field, name: str, cluster: Cluster) -> Failure:
         or _of_event(vmi, state["migrationUid"].text or "", cluster)
         or _of_own_event(vmi, name, cluster)
     )
+    if not text or _TARGET_ENDED.search(text):
+        text = ": ".join(filter(None, (text, _of_target(vmi, state, name, cluster))))
     here = state["sourceNode"].text
     if not text and here and here == state["targetNode"].text:  # kubevirt/kubevirt#18946
         text = f"its target pod was on {here}, where the VM runs"
@@ -240,6 +242,34 @@ def _of_own_event(vmi: Object, name: str, cluster: Cluster) -> str:
 
 
 _BEGIN: Final = re.compile(r"^Migration failed (?:because|due to) ")
+
+
+def _of_target(vmi: Object, state: Field, name: str, cluster: Cluster) -> str:
+    """Return what virt-handler of the target node said while it prepared a migration; empty:
+    nothing that is known.
+
+    virt-controller says only that the target pod has ended. virt-handler tells the cause in an
+    event about the VMI, by a command that no source node gets
+    (kubevirt/kubevirt:pkg/virt-handler/migration-target.go#execute;
+    :pkg/virt-handler/cmd-client/client.go#handleError).
+    """
+    migration = find(cluster, VMIM, vmi.namespace, name)
+    begin = clock.instant(migration.created) if migration is not None else None
+    end = clock.instant(state["endTimestamp"].text)
+    node = state["targetNode"].text
+    for event in events.about(vmi, begin, cluster) if begin is not None and node else ():
+        first = events.begin_of(event) or events.time_of(event)
+        said = _TARGET_SAID.search(events.message(event))
+        is_late = first is not None and end is not None and first > end
+        if said is not None and not is_late and events.host(event) in ("", node):
+            return said[1].replace('\\"', '"').removeprefix(_PREPARING).strip()
+    return ""
+
+
+_TARGET_ENDED: Final = re.compile(r"^(?:migration )?target pod\b[^:]*$", re.IGNORECASE)
+"""What virt-controller says where it only knows that the target pod has ended."""
+_TARGET_SAID: Final = re.compile(r'command SyncMigrationTarget failed: "(.*)"', re.DOTALL)
+_PREPARING: Final = "failed to prepare migration target: "
 
 
 def is_without_progress(failure: Failure) -> bool:

@@ -102,12 +102,18 @@ def ipam(obj: Object, name: Field, cluster: Cluster) -> str:
     definition = _definition(obj, name, cluster)
     if definition is None:
         return ""
-    try:
-        config = Field(json.loads(definition.at("spec", "config").text or "{}"))
-    except (ValueError, RecursionError):
-        return ""
-    plugins: list[Any] = [config, *config["plugins"].items()]
+    settings = config(definition)
+    plugins: list[Any] = [settings, *settings["plugins"].items()]
     return next((found for plugin in plugins if (found := plugin["ipam"]["type"].text)), "")
+
+
+def config(definition: Object) -> Field:
+    """Return the CNI configuration of a NetworkAttachmentDefinition; empty: it has none that can be
+    read."""
+    try:
+        return Field(json.loads(definition.at("spec", "config").text or "{}"))
+    except (ValueError, RecursionError):
+        return Field({})
 
 
 def full_name(obj: Object, name: Field) -> tuple[str, str]:
