@@ -11,11 +11,11 @@ TWICE = [failed(number, STUCK, age=4000 - 900 * number, lasted=300) for number i
 SETTINGS = {"completionTimeoutPerGiB": 150}
 
 
-def other(source="a", age=3000):
-    """Return a migration of another VM that succeeded."""
+def other(source="a", age=3000, of="web"):
+    """Return a migration of a VM that succeeded."""
     times = {"startTimestamp": ago(age + 60), "endTimestamp": ago(age)}
     moved = {"sourceNode": source, "targetNode": "c", "completed": True, **times}
-    return migration("other", "Succeeded", of="web", age=age + 90, drain=False, **moved)
+    return migration("other", "Succeeded", of=of, age=age + 90, drain=False, **moved)
 
 
 def stuck(*more, **settings):
@@ -37,7 +37,13 @@ def test_what_is_off_is_told_with_its_place_and_the_deadline_before_which_post_c
 
 
 @pytest.mark.parametrize(
-    ("more", "proves"), [(other(), True), (other(source="b"), False), (other(age=90_000), False)]
+    ("more", "proves"),
+    [
+        (other(), True),
+        (other(source="b"), False),
+        (other(age=90_000), False),
+        (other(of="db", age=5000), False),
+    ],
 )
 def test_another_vm_that_left_the_node_that_day_shows_that_the_network_works(more, proves):
     reason = stuck(more).reason

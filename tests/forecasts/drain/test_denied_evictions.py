@@ -1,9 +1,12 @@
 """Evictions that a webhook, a policy or missing permissions refuse to what drains a node."""
 
+import time
+
 from tests.builders import endpoint_slice, manifest, node, webhook_configuration
 from tests.for_each import for_each
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.model.evidence.writes import eviction_answers
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 NOW, BEGAN = "2026-01-01T12:00:00Z", "2026-01-01T11:30:00Z"
@@ -150,6 +153,13 @@ def test_other_answers_do_not(error, objects, more):
     assert maintained(error, *objects, **more).drainable is True
 
 
+@for_each("said", ['admission webhook "x" denied the request: ' * 2000, f"{'x' + ' ' * 50_000}y"])
+def test_long_answers_cost_no_square_of_their_length(said):
+    begun = time.process_time()
+    assert list(eviction_answers.of(f'admission webhook "x" denied the request: {said}'))
+    assert time.process_time() - begun < 10
+
+
 def test_a_webhook_may_make_way_at_first():
     found = maintained(denied("web", "not now"), GATE, began="2026-01-01T11:55:00Z")
 
@@ -165,6 +175,21 @@ def test_an_image_that_cannot_read_evictions_denies_each():
     assert blocker.subject == "MutatingWebhookConfiguration gate"
     assert "v0.0.7 to release 0.0.8 or later" in blocker.remedy
     assert "kubectl delete mutatingwebhookconfiguration gate" in blocker.remedy
+
+
+@for_each("ended, kept", [("2026-01-01T11:50:00Z", True), ("2026-01-01T10:30:00Z", False)])
+def test_an_event_of_the_drain_counts_for_an_hour(ended, kept):
+    event = manifest(
+        *("v1", "Event", "e", "default"),
+        involvedObject={"kind": "Node", "name": "a"},
+        type="Warning",
+        reason="FailedToDrain",
+        message=denied("web", "not now"),
+        lastTimestamp=ended,
+    )
+    found = maintained("", GATE, event, began="2026-01-01T08:00:00Z")
+
+    assert (found.drainable is False) is kept
 
 
 @for_each("status, outcome", [({}, VmOutcome.BLOCKS), ({"evacuationNodeName": "a"}, None)])

@@ -195,12 +195,25 @@ def test_the_owner_of_a_vm_says_that_it_is_being_moved(mark):
         owned("VMI shop/db cannot leave a: the peer is down"),
         owned("VMI shop/db is asked to leave b"),
         owned("VMI shop/db-2 is asked to leave a"),
+        owned("VMI shop/db is not asked to leave a"),
+        owned("VMI shop/db waits for the approval of its move from a"),
         owned("Active"),
         owned(node=None),
         owned()[:2],
         owned(kind="Other"),
     ],
-    ids=["old", "fails", "node", "another VM", "nothing", "not asked", "unread", "another owner"],
+    ids=[
+        "old",
+        "fails",
+        "node",
+        "another VM",
+        "done",
+        "approval",
+        "nothing",
+        "not asked",
+        "unread",
+        "another owner",
+    ],
 )
 def test_an_owner_does_not_show_that_it_acts(objects):
     found = judged(*objects)

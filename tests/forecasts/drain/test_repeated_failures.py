@@ -1,5 +1,7 @@
 """Migrations whose reason repeats: the next one is not taken for one that succeeds."""
 
+import time
+
 import pytest
 
 from tests.builders import NAMESPACE, kubevirt, manifest
@@ -40,6 +42,13 @@ def test_a_reason_that_repeats_leaves_the_next_migration_open(reasons, targets, 
         for number, (reason, target) in enumerate(zip(reasons, targets, strict=True))
     ]
     assert row(cluster(vmi(), LAUNCHER, *attempts)).outcome == outcome
+
+
+def test_a_long_word_costs_no_square_of_its_length():
+    said = f"internal error: {'deadbeef' * 5_000}"
+    begun = time.process_time()
+    assert row(cluster(vmi(), LAUNCHER, *(failed(each, said) for each in (1, 2)))).outcome
+    assert time.process_time() - begun < 20
 
 
 def storage(mode="Filesystem", driver="beegfs.csi.netapp.com"):

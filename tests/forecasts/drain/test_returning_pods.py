@@ -89,6 +89,7 @@ def test_the_remedy_is_at_what_writes_the_toleration(others, says):
     [
         (node(), machine(), pod(created="2025-12-01T00:00:00Z"), made_by()),
         (node(), machine(), pod(created="2026-01-01T11:16:00Z"), made_by()),
+        (node(), machine(), pod(created="2026-01-01T11:30:00Z"), made_by()),
         (node(), machine(), pod(key="other", effect="NoSchedule"), made_by()),
         (node(), machine(), pod(kind="DaemonSet")),
         (node(), machine(), pod(kind="Job")),
@@ -103,7 +104,14 @@ def test_the_remedy_is_at_what_writes_the_toleration(others, says):
         (node(), pod(), made_by()),
     ],
     ids=(
-        *("older than the drain", "as old as the drain", "another taint", "DaemonSet", "Job"),
+        *(
+            "older than the drain",
+            "as old as the drain",
+            "not evicted",
+            "another taint",
+            "DaemonSet",
+            "Job",
+        ),
         *("time-out", "not drained", "Machine stays", "kubectl drain"),
     ),
 )

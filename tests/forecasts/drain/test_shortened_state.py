@@ -9,11 +9,11 @@ from tests.forecasts.drain.vm_motion import cluster, launcher, migration, vmi
 LONG = "a-name-of-thirty-eight-characters-long"
 
 
-def drained(*more, name=LONG, release="v1.7.0", volume="", persistent=True):
+def drained(*more, name=LONG, release="v1.7.0", volume="", persistent=True, state=None):
     claim = volume or f"persistent-state-for-{name}-"[:58] + "x7k2p"
     status = [{"name": claim, "persistentVolumeClaimInfo": {"claimName": claim}}]
     domain = {"devices": {"tpm": {"persistent": persistent}}, "memory": {"guest": "4Gi"}}
-    guest = vmi(name, spec={"domain": domain}, volumeStatus=status)
+    guest = vmi(name, spec={"domain": domain}, volumeStatus=status, migrationState=state)
     known = kubevirt({}, status={"observedKubeVirtVersion": release})
     return row(cluster(guest, launcher(name), known, *more), name)
 
@@ -45,8 +45,9 @@ def test_the_releases_that_do_not_find_it(release, fixed):
         {"name": LONG[1:]},
         {"volume": f"restore-1-persistent-state-for-{LONG}"},
         {"persistent": False},
+        {"state": {"completed": True, "endTimestamp": "2027-03-01T09:00:00Z"}},
     ],
-    ids=["37 characters are kept", "a restored claim has the whole", "no state"],
+    ids=["37 characters are kept", "a restored claim has the whole", "no state", "it migrated"],
 )
 def test_a_claim_that_is_found(case):
     assert drained(**case).outcome == MIGRATES

@@ -270,8 +270,22 @@ def test_a_host_is_on_its_way():
     assert found.remedy.startswith("see in the log of the cluster-autoscaler")
 
 
+def joined(minutes):
+    """Return a full node that joined so long ago."""
+    room = {"cpu": "1", "memory": "1Mi", "pods": "10"}
+    found = obj("Node", "v1", "w9", status={"allocatable": room, "capacity": room})
+    found["metadata"]["creationTimestamp"] = ago(minutes=minutes)
+    return found
+
+
+def test_an_older_node_is_not_that_of_a_scale_up():
+    assert "and no node has come" in tried(items=[joined(56)]).reason
+
+
 @pytest.mark.parametrize(
-    "scaled", [{"times": 1}, {"begun": 10}, {"last": 3_000}], ids=["once", "just begun", "long ago"]
+    "scaled",
+    [{"times": 1}, {"begun": 10}, {"last": 3_000}, {"items": [joined(30)]}],
+    ids=["once", "just begun", "long ago", "a node came, which others took"],
 )
 def test_a_scale_up_may_succeed(scaled):
     found = tried(**scaled)

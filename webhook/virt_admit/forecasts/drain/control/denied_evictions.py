@@ -68,6 +68,8 @@ READS: Final[Reads] = union(
 
 _PATIENCE: Final = timedelta(minutes=10)
 """What makes way for an eviction that it denies has done so by then."""
+_RECENT: Final = timedelta(hours=1)
+"""What drains a node repeats its event while an eviction is refused: an older one is over."""
 _ACCOUNT: Final = "system:serviceaccount:"
 _WORDS: Final = 160
 _FIXED: Final = ((re.compile(r"/pod-graceful-drain:v?0\.0\.[0-7](?![\w.])"), "0.0.8"),)
@@ -144,7 +146,8 @@ def _reports(cluster: Cluster) -> Iterator[tuple[str, str, str]]:
     for node in cluster.known(NODE):
         start = progress.start(node, cluster)
         if start is not None:
-            for event in events.about(node, start.since, cluster):
+            times = filter(None, (start.since, clock.ago(_RECENT, cluster)))
+            for event in events.about(node, max(times, default=None), cluster):
                 by = f"event {event['reason'].text or ''} of Node {node.name}"
                 yield node.name, by, event["message"].text or ""
 

@@ -86,8 +86,8 @@ def blocker(pod: Object, cluster: Cluster) -> Blocker | None:
         return None
     lasts = clock.elapsed(began, cluster)
     back = _of_pod(pod, began, cluster)
-    if back is None or lasts is None or lasts < _LONG:
-        return None
+    if back is None or lasts is None or lasts < _LONG or back.age > _LONG:
+        return None  # one that stays is not evicted, so that its workload makes no other
     made = f"{pod.name} is {clock.duration(back.age)} old"
     reason = (
         f"its pods come back to this node ({made}), as it tolerates {back.tolerates}, and Cluster "

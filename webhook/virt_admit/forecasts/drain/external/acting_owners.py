@@ -32,9 +32,12 @@ _RECENT: Final = timedelta(hours=1)
 _LONGEST: Final = 160
 _FAILS: Final = re.compile(
     r"(?i)fail|error|cannot|can't|could not|unable|refus|denied|forbidden|not allowed|block|stuck|"
-    r"time[ds]? ?out|invalid|reject|does not|ignor|disabled|paused"
+    r"time[ds]? ?out|invalid|reject|\bnot\b|n't|ignor|disabled|paused|wait|pending|approv|manual|"
+    r"queue|postpone|schedule|skip"
 )
-"""Words of a condition that may say the opposite: then nothing is known."""
+"""Words of a condition that may say the opposite, or that the move has not begun: then nothing is
+known.
+"""
 
 
 class OwnerAct(NamedTuple):

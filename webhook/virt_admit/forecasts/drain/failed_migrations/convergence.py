@@ -18,7 +18,12 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.instances import migration_failures, migration_timeouts, migrations
+from virt_admit.model.kubevirt.instances import (
+    migration_failures,
+    migration_timeouts,
+    migrations,
+    vms,
+)
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
 from virt_admit.model.kubevirt.settings import configuration, migration_limits, versions
 from virt_admit.model.kubevirt.settings.versions import Gate
@@ -59,18 +64,21 @@ def _moved(vmi: Object, cluster: Cluster) -> str:
 
 
 def _success(migration: Object, vmi: Object) -> _Moved | None:
-    """Return a migration that succeeded from the node of a VMI, with its length in words."""
+    """Return a migration of another VMI that succeeded from the node of this one, with its length
+    in words.
+    """
     state, (begin, end) = migration.at("status", "migrationState"), _times(migration)
     here, target = state["sourceNode"].text, state["targetNode"].text
+    name = f"{migration.namespace}/{migration.at('spec', 'vmiName').text}"
     if (
         migration.at("status", "phase").text != "Succeeded"
         or here != vmi.at("status", "nodeName").text
+        or name == f"{vms.namespace_of(vmi)}/{vmi.name}"
         or begin is None
         or end is None
         or end < begin
     ):
         return None
-    name = f"{migration.namespace}/{migration.at('spec', 'vmiName').text}"
     return _Moved(end, f"{name} went from {here} to {target} in {duration(end - begin)}")
 
 

@@ -18,15 +18,21 @@ from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubevirt.instances import storage, vms
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import migrations, storage, vms
 from virt_admit.model.kubevirt.settings.versions import Version, kubevirt_version
 from virt_admit.model.problems import Problem, ProblemCause
 
-READS: Final[Reads] = {
-    KUBEVIRT: (),
-    VMI: ("spec.domain", "status.volumeStatus", "metadata.ownerReferences"),
-}
+READS: Final[Reads] = union(
+    migrations.READS,
+    {
+        KUBEVIRT: (),
+        VMI: (
+            *("spec.domain", "status.volumeStatus", "metadata.ownerReferences"),
+            *("status.migrationState.completed", "status.migrationState.failed"),
+        ),
+    },
+)
 _SINCE: Final = Version(1, 4)
 """Before, such state did not move, or lay on shared storage."""
 _FIXED: Final = (Version(1, 6, 5), Version(1, 7, 3), Version(1, 8, 2))
@@ -37,11 +43,11 @@ _LONGEST: Final = 37
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return why KubeVirt creates no target pod for a VMI; None: it finds the claim, or that is not
-    known.
+    known. One that has migrated has a build with the correction.
     """
     release = kubevirt_version(cluster)
     fixed = _fixed(release) if release is not None else None
-    if fixed is None or not vms.keeps_state(vmi):
+    if fixed is None or not vms.keeps_state(vmi) or _has_migrated(vmi, cluster):
         return None
     whole = f"{storage.STATE}-{vmi.name}"
     volumes = [each["name"].text or "" for each in vmi.at("status", "volumeStatus").items()]
@@ -63,6 +69,14 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     words = "shut the VM down for the drain, which keeps its vTPM, and start it on another node"
     remedy = typed(words, stop, f"or {lasting}")
     return Problem(reason, remedy, ProblemCause.MIGRATION_FAILS, command=stop)
+
+
+def _has_migrated(vmi: Object, cluster: Cluster) -> bool:
+    state = vmi.at("status", "migrationState")
+    if state["completed"].boolean and not state["failed"].boolean:
+        return True
+    own = migrations.own(vmi, cluster)
+    return any(each.at("status", "phase").text == "Succeeded" for each in own)
 
 
 def _fixed(release: Version) -> Version | None:

@@ -118,7 +118,7 @@ def _remedy(vmi: Object, cluster: Cluster) -> str:
         return typed(inside, console, later)
     forced = shell("virtctl", "stop", name, "-n", namespace, "--force", "--grace-period=0")
     now = (
-        f"end it now as a power cut would, which loses what the guest has not written to its "
-        f"disks ({forced})"
+        "as a decision, end it now as a power cut would, which loses what the guest has not "
+        f"written to its disks ({forced})"
     )
     return typed(inside, console, f"or {now}; {later}")

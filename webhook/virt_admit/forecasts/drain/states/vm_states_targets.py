@@ -115,10 +115,18 @@ def quota(vmi: Object, found: VmState, cluster: Cluster) -> Ruling:
 def _exceeded(
     vmi: Object, reason: str, said: str, cluster: Cluster, migration: Object | None = None
 ) -> Ruling | None:
-    """Return what a quota lacks that refuses the pod; None: none does, or it has room now."""
+    """Return what a quota lacks that refuses the pod; None: none does.
+
+    KubeVirt tries again after each change of a quota
+    (watch/migration/migration.go#updateResourceQuota), but another limit may refuse the pod then.
+    """
     found = exceeded_quotas.of(said, vms.namespace_of(vmi), cluster=cluster)
-    if found is None or found.fits:
+    if found is None:
         return None
+    if found.fits:
+        look = kubectl("describe", VMI, vmi.name, vms.namespace_of(vmi))
+        why = f"{reason}: {found.refusal}; it has room by now, and KubeVirt tries again by itself"
+        return Ruling(StateEffect.UNKNOWN, why, typed("see whether that succeeds", look))
     lost = lost_surcharges.of(vmi, found.quota, cluster)
     other = lost or grown_launchers.of(vmi, migration, found, cluster)
     why = f"{reason}: {found.refusal}{found.alone}{other.reason if other is not None else ''}"

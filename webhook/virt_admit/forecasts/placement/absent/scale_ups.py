@@ -21,8 +21,8 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import shell
 from virt_admit.model.kubernetes import clock, events, kinds
-from virt_admit.model.kubernetes.cluster import Cluster, cached, entry
-from virt_admit.model.kubernetes.kinds import MACHINE_AUTOSCALER, MACHINE_SET, POD
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
+from virt_admit.model.kubernetes.kinds import MACHINE_AUTOSCALER, MACHINE_SET, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import fields, find_named, grouped
@@ -33,6 +33,7 @@ from virt_admit.model.remediation import bare_metal
 READS: Final[Reads] = union(
     bare_metal.HOST_READS,
     {
+        NODE: ("metadata.creationTimestamp",),
         POD: ("metadata.creationTimestamp",),
         MACHINE_AUTOSCALER: ("spec.maxReplicas", "spec.scaleTargetRef.name"),
         MACHINE_SET: ("spec.replicas",),
@@ -158,7 +159,8 @@ def tried(pod: Object | None, cluster: Cluster) -> ScaleUps | None:
     """Return that the cluster-autoscaler has added nodes for a pod again and again, and none came;
     None: it has not, or may be about to succeed.
 
-    A scale-up that succeeds is one: the autoscaler counts the node that comes for the pod.
+    A scale-up that succeeds is one: the autoscaler counts the node that comes for the pod. A node
+    that came may have been taken by other pods.
     """
     found = entry(cluster, _triggers, (pod.namespace, pod.name)) if pod is not None else None
     times = sum(map(events.times_of, found or ()))
@@ -167,7 +169,7 @@ def tried(pod: Object | None, cluster: Cluster) -> ScaleUps | None:
     if not found or times < _OFTEN or lasts is None or lasts < _RECENT:
         return None
     last = clock.elapsed(events.time_of(found[-1]), cluster)
-    if last is None or last > _RECENT:
+    if last is None or last > _RECENT or _may_have_come(lasts, cluster):
         return None
     groups = _SCALED.search(events.message(found[-1]))
     which = f" ({cut_middle(groups[1], _LONGEST)})" if groups else ""
@@ -181,6 +183,12 @@ def tried(pod: Object | None, cluster: Cluster) -> ScaleUps | None:
         return ScaleUps(words, "")
     remedy = "register another BareMetalHost, and let it become available before the next scale-up"
     return ScaleUps(f"{words}: {taken}", remedy)
+
+
+def _may_have_come(lasts: timedelta, cluster: Cluster) -> bool:
+    """Return whether a node joined in this time, or may have."""
+    ages = (clock.age(node, cluster) for node in cluster.known(NODE))
+    return bool(unlisted(cluster, NODE)) or any(age is not None and age <= lasts for age in ages)
 
 
 _OFTEN: Final = 3

@@ -24,7 +24,7 @@ _ANSWER: Final = re.compile(
     rf"|ValidatingAdmissionPolicy '{_NAME}' with binding '(?P<binding>{_NAME})' denied request:? ?"
     r'|User \\?"(?P<user>[\w.:@-]{1,253})\\?" cannot create resource \\?"pods/eviction\\?"'
 )
-_END: Final = re.compile(r",? error when |\]?$|\s*\(will retry|\s\* Pods? |\s*\n")
+_END: Final = re.compile(r",? error when |\]?$|\(will retry|\s\* Pods? |\n")
 """What follows the answer about a pod."""
 _EVICTED: Final = re.compile(rf'pods/\\?"({_NAME})\\?" -n \\?"({_NAME})\\?"')
 _LISTED: Final = re.compile(rf"(?<![\w./-])([a-z0-9][a-z0-9-]{{0,62}})/({_NAME})(?<![.])")
@@ -58,10 +58,11 @@ class EvictionAnswer(NamedTuple):
 
 def of(text: str) -> Iterator[EvictionAnswer]:
     """Yield the answers in a text, in its order."""
-    begin = 0
-    for match in _ANSWER.finditer(text):
-        end = _END.search(text, match.end())
-        before, begin = text[begin : match.start()], end.start() if end else len(text)
+    begin, found = 0, list(_ANSWER.finditer(text))
+    nexts = (*(each.start() for each in found[1:]), len(text))
+    for match, limit in zip(found, nexts, strict=False):
+        end = _END.search(text, match.end(), limit)
+        before, begin = text[begin : match.start()], end.start() if end else limit
         denied, called = match["denied"] or "", match["called"] or ""
         if denied.endswith(webhook_bundles.PRODUCTS) or _MAKES_WAY in denied:
             continue

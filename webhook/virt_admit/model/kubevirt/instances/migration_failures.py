@@ -53,7 +53,7 @@ class Failure:
 _PAIR: Final = re.compile(
     r"guest CPU doesn't match specification: (?:missing|extra) features: [^'\"()]+"
     r"|unsupported machine type[^()]*"
-    r"|[^:()]*destination volume[^:()]*(?:smaller|too small)[^:()]*",
+    r"|[^:()]{0,200}destination volume[^:()]*(?:smaller|too small)[^:()]*",
     re.IGNORECASE,
 )
 _DEVICE_STATE: Final = re.compile(
