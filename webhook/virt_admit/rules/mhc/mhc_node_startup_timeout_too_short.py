@@ -7,11 +7,10 @@ drops fractions of a second: less than one second becomes 0, which turns the sta
 
 A bare metal host tests its hardware at each start and is often provisioned again, so even the
 default of 10 minutes is too short for it. virt-admit recognizes bare metal by the platform, by
-instance types such as ``c5.metal``, and by the providers Metal3 and Tinkerbell. It also compares
-the creation times of the existing machines and of their nodes: the time is too short if at least
-half of them took longer. Events tell of a loop: a check of Cluster API marked new machines when
-their time was over, one round after the other. A machine that joins at that moment leaves a Node
-behind that no Machine has; node-not-reporting names it.
+instance types such as ``c5.metal``, and by the providers Metal3 and Tinkerbell. The time is also
+too short if at least half of the existing machines took longer. Events tell of a loop: a check of
+Cluster API marked new machines when their time was over, one round after the other. A machine that
+joins at that moment leaves a Node without a Machine; node-not-reporting names it.
 
 **Fix.** Write 10m, the default. Bare metal needs 20m or more, and always more than the slowest
 machine took. If machines never join, first see why. ``"0"`` turns the start-up check off.

@@ -65,7 +65,7 @@ def of(obj: Object, cluster: Cluster) -> KeptRemediation | None:
     """Return why a remediation does not go away; None: it does, or another finding says it.
 
     Raises:
-        Unseen: its node could not be read.
+        Unseen: its node, or what health checks count, could not be read.
     """
     kind = kinds.of(obj)
     held = [text for each in obj.metadata["finalizers"].items() if (text := each.text)]
@@ -94,7 +94,7 @@ def _is_counted(node: str, cluster: Cluster) -> bool:
     """Return whether a health check counts the node, of which nhc-remediation-left tells it."""
     return any(
         each["name"].text == node
-        for check in cluster.known(NHC)
+        for check in cluster.list(NHC)
         for each in check.at("status", "unhealthyNodes").items()
     )
 

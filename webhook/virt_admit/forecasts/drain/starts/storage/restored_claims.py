@@ -32,7 +32,10 @@ _SELECTED: Final = "volume.kubernetes.io/selected-node"
 READS: Final[Reads] = union(
     clock.READS,
     {
-        VM: (f"metadata.annotations.{down_vms.RESTORED}", "spec.runStrategy", "spec.template.spec"),
+        VM: (
+            *(f"metadata.annotations.{down_vms.RESTORED}", "spec.runStrategy"),
+            "spec.template.spec.volumes",
+        ),
         HARVESTER_RESTORE: (
             *("metadata.creationTimestamp", "spec.target.name", "status.complete"),
             *("status.restores", "status.conditions.message", *CONDITIONS),
