@@ -62,7 +62,8 @@ def check(version: Object, context: Context) -> Findings:
         return
     path = version.at("spec", "channel").path
     for refusal in refused.by:
-        which = f"{refused.targets} is refused, releases of {refused.present} are not"
+        others = "" if refused.every else f", releases of {refused.present} are not"
+        which = f"{refused.targets} is refused{others}"
         text = f"{which}: {ended(refusal.brief)}"
         message = check.first_that_fits(path, f"{text} {advice_of(refusal.remedy)}", text)
         own = refusal.kind == CLUSTER_VERSION.kind  # its remedies say what to check before
