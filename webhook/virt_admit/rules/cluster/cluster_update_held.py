@@ -3,7 +3,8 @@
 **Why.** The cluster-version operator has not accepted the release, or an operator that comes before
 the nodes is degraded. No node, no pool and no VM is the cause, and the update does not go on by
 itself. While Upgradeable is False, another minor release is refused. Updates within the present one
-are accepted. It is reported if the channel goes beyond the present one.
+are accepted, up to 4.21 only without spec.overrides. It is reported if the channel goes beyond the
+present one.
 
 **Fix.** Resolve what the ClusterVersion names. ``virt-admit upgrade`` has the remedy with its
 command.
