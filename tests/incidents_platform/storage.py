@@ -350,6 +350,42 @@ def upgrade_without_the_drain_taint() -> Incident:
     )
 
 
+def upgrade_waits_for_the_replica_of_its_node() -> Incident:
+    """The last node is cordoned, and a volume could place its third replica there alone: the job
+    asks no VM to leave before that volume is healthy.
+    """
+    first = upgrade_without_the_drain_taint().items
+    items = [
+        each for each in cordoned(first, "h2") if each["metadata"]["name"] != "pvc-vms-web-r-h2"
+    ]
+    since = ago(minutes=90)
+    volume = only(items, "Volume", "pvc-vms-web")
+    volume["spec"]["numberOfReplicas"] = 3
+    short = {"type": "Scheduled", "status": "False", "lastTransitionTime": since}
+    volume["status"] |= {"robustness": "degraded", "conditions": [short]}
+    closed = {"type": "Schedulable", "status": "False", "reason": "KubernetesNodeCordoned"}
+    for each in items:
+        if each["kind"] == "Node" and each["apiVersion"].startswith("longhorn"):
+            each["spec"]["disks"] = {"d": {"allowScheduling": True}}
+            here = each["metadata"]["name"] == "h2"
+            each["status"] = {"conditions": [closed] if here else []}
+    labels = {"harvesterhci.io/node": "h2", "harvesterhci.io/upgrade": "hvst-upgrade-x"}
+    job = obj("Job", "batch/v1", "hvst-upgrade-x-pre-drain-h2", "harvester-system")
+    job["metadata"]["labels"] = labels
+    job["status"] = {"active": 1, "startTime": since}
+    says = (
+        "its Job hvst-upgrade-x-pre-drain-h2 waits for Longhorn volume pvc-vms-web",
+        "as h2 is not schedulable (KubernetesNodeCordoned)",
+        "Uncordon h2 until that volume is healthy",
+        "kubectl uncordon h2",
+        "set its numberOfReplicas to 2",
+        "and waits for Longhorn volume pvc-vms-web (degraded)",
+    )
+    never = ("kubectl taint", "waits for vms/web")
+    source = "https://github.com/harvester/harvester/issues/7067"
+    return Incident(source, [*items, job], "upgrade", 1, says, never)
+
+
 def volume_limit(command: str) -> Incident:
     """Five VMs that a drain shuts down, and four places for their volumes on the other nodes."""
     driver = "csi.hetzner.cloud"
@@ -437,6 +473,7 @@ def incidents() -> list[Incident]:
         osd_of_the_cordoned_node(),
         osd_without_data(),
         upgrade_without_the_drain_taint(),
+        upgrade_waits_for_the_replica_of_its_node(),
         volume_limit("drain n1"),
         volume_of_a_dead_node(),
     ]

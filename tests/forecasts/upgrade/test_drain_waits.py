@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.healthy.parts import ago, snapshot
 from tests.incidents_platform.case import only
-from tests.incidents_platform.storage import upgrade_without_the_drain_taint
+from tests.incidents_platform.storage import (
+    upgrade_waits_for_the_replica_of_its_node,
+    upgrade_without_the_drain_taint,
+)
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
@@ -23,3 +27,32 @@ def test_the_taint_that_makes_kubevirt_move_the_vms(tainted: bool) -> None:
 
     assert found.possible is (True if tainted else None)
     assert any("nothing asks vms/web to leave" in what for what in found.unseen) is not tainted
+
+
+@pytest.mark.parametrize(
+    ("change", "stands"),
+    [
+        ("", True),
+        ("the job has passed it", False),
+        ("its node is open", False),
+        ("another node takes it", False),
+        ("the job has just begun", False),
+    ],
+)
+def test_a_volume_whose_replica_only_the_cordoned_node_takes(change: str, stands: bool) -> None:
+    items = upgrade_waits_for_the_replica_of_its_node().items
+    own = next(
+        each for each in items if each["kind"] == "Node" and each["metadata"]["name"] == "h2"
+    )
+    if change == "the job has passed it":
+        own["spec"]["taints"] = [{"key": "kubevirt.io/drain", "effect": "NoSchedule"}]
+    if change == "its node is open":
+        del own["spec"]["unschedulable"]
+    if change == "another node takes it":
+        only(items, "Replica", "pvc-vms-web-r-h1")["spec"]["nodeID"] = "h9"
+    if change == "the job has just begun":
+        only(items, "Job", "hvst-upgrade-x-pre-drain-h2")["status"]["startTime"] = ago(minutes=9)
+    time = snapshot([])["time"]
+    found = rehearse(Snapshot(map(Object, items), ["*"], time=time), Options())
+    waits = "waits for Longhorn volume pvc-vms-web to become healthy"
+    assert any(waits in stop.reason for stop in found.stops) is stands

@@ -362,6 +362,20 @@ def test_remedy(name: str) -> None:
     assert not risky(stop.remedy)
 
 
+@pytest.mark.parametrize(
+    "overrides", [[], [{"kind": "Deployment", "name": "x", "unmanaged": True}]]
+)
+def test_overrides_also_hold_a_release_of_the_same_minor(overrides: list[Raw]) -> None:
+    words = REFUSED.replace("AdminAckRequired", "ClusterVersionOverridesSet")
+    words = words.replace("4.19.9", "4.20.8")
+    upgradeable = condition("Upgradeable", False, "ClusterVersionOverridesSet", "Please remove")
+    own = version("4.20.6", "4.20.8", condition(*REFUSES, words), upgradeable)
+    own["status"]["availableUpdates"] = [{"version": "4.20.8"}]
+    own["spec"]["overrides"] = overrides
+    (stop,) = rehearsed(own).stops
+    assert ("Upgradeable=False does not hold 4.20.8" in stop.reason) is not bool(overrides)
+
+
 def test_a_check_that_may_pass_by_itself() -> None:
     words = REFUSED.replace("ClusterVersionUpgradeable", "EtcdRecentBackup")
     young = condition(*REFUSES, words, minutes=1)

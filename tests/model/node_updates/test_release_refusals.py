@@ -254,3 +254,28 @@ def test_a_forced_update_is_not_named_beside_another_refusal():
     refusing["status"]["conditions"][-1]["reason"] = "AsExpected"
     known = Snapshot(map(Object, (own, refusing, other)), ["*"], time=ago())
     assert "See first what dns reports" in of_operator(Object(refusing), known).remedy
+
+
+PART = {"kind": "Deployment", "group": "apps", "namespace": "s", "name": "samples"}
+
+
+@pytest.mark.parametrize(
+    ("present", "unmanaged", "every"),
+    [
+        ("4.12.3", True, True),
+        ("4.21.6", True, True),
+        ("4.22.0", True, False),
+        ("4.20.6", False, False),
+    ],
+)
+def test_overrides_hold_each_release_up_to_4_21(present: str, unmanaged: bool, every: bool) -> None:
+    own = version(present, None, condition("Upgradeable", False, "X", OVERRIDES))
+    minor = present.rpartition(".")[0]
+    own["status"]["availableUpdates"] = [{"version": f"{minor}.9"}, {"version": "5.0.1"}]
+    own["spec"]["overrides"] = [{**PART, "unmanaged": unmanaged}]
+    found = refused(own)
+    assert found is not None
+    assert found.every is every
+    assert found.within == ("the present release" if every else f"{minor}.9")
+    assert found.targets == (f"{minor}.9, 5.0.1" if every else "5.0.1")
+    assert ("Deployment s/samples" in found.by[0].remedy) is unmanaged

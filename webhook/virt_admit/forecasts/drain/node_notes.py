@@ -17,7 +17,7 @@ from virt_admit.forecasts.drain.control import (
     machine_twins,
     px_updates,
 )
-from virt_admit.forecasts.drain.endless import returning_pods
+from virt_admit.forecasts.drain.endless import returning_pods, unasked_vms
 from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.starts import rejected_pods
 from virt_admit.forecasts.drain.starts.devices import kept_off_plugins
@@ -26,7 +26,7 @@ from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
-from virt_admit.model.commands import about, argument, shell, typed
+from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, cached, gather
 from virt_admit.model.kubernetes.kinds import (
@@ -40,18 +40,16 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
-from virt_admit.model.kubevirt.settings import migration_limits, removed_operators
+from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.messages import capital, count, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
-    harvester_upgrades,
     kured,
     maintenance_updates,
     node_phases,
     sriov_drains,
     updaters,
 )
-from virt_admit.model.node_updates.node_phases import Phase
 from virt_admit.model.node_updates.operators import poolless_nodes
 from virt_admit.model.remediation import (
     control_plane,
@@ -78,6 +76,7 @@ READS: Final[Reads] = union(
     returning_pods.READS,
     unavailable_apis.READS,
     awaited_certificates.READS,
+    unasked_vms.READS,
     {
         CAPI_MACHINE: ("spec.clusterName",),
         MACHINE_CONFIG_POOL: (),
@@ -106,7 +105,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     for found in (each for kind in maintenance.KINDS for each in cluster.known(kind)):
         if maintenance.node(found).text == node.name:
             yield from _hanging(found)
-    yield from not_asked(node, cluster)
+    yield from unasked_vms.note(node, cluster)
     yield from _descheduled(node, cluster)
     yield from _shut_down_instead(node, cluster)
     yield from harvester_maintenance.note(node, cluster)
@@ -155,33 +154,6 @@ def _hanging(found: Object) -> Iterator[str]:
         else " has not completed"
     )
     yield f"NodeMaintenance {found.name}{waits}" + (f": {error}" if error else "")
-
-
-def not_asked(node: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield that Harvester empties a node whose VMs nothing asks to leave.
-
-    Its pre-drain job taints the node, and waits for the VMs
-    (harvester/harvester:package/upgrade/upgrade_node.sh).
-    """
-    update, key = updaters.of_nodes(cluster).get(node.name), migration_limits.drain_taint(cluster)
-    if (
-        update is None
-        or update.kind not in harvester_upgrades.KINDS
-        or update.phase is not Phase.DRAINING
-    ):
-        return
-    tainted = any(taint["key"].text == key for taint in node.at("spec", "taints").items())
-    here, _ = gather(on_node(cluster, node.name))
-    left = [vmi.full_name for vmi in here if not vmi.at("status", "evacuationNodeName").text]
-    if left and not tainted:
-        command = shell(
-            "kubectl", "taint", "nodes", argument(node.name), f"{key}=draining:NoSchedule"
-        )
-        yield (
-            f"{update.kind} {update.name} empties this node, but nothing asks "
-            f"{names(sorted(left), 120)} to leave: the node has no taint {key}. If that lasts, add "
-            f"it: {command}"
-        )
 
 
 def _descheduled(node: Object, cluster: Cluster) -> Iterator[str]:

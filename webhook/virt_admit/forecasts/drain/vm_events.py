@@ -182,7 +182,9 @@ def _reboot(vmi: Object, cluster: Cluster) -> EventForecast:
     if lost := _lost(vmi, cluster):
         return EventForecast(VmEvent.REBOOT, EventEffect.UNKNOWN, lost)
     if vmi.at("spec", "domain", "rebootPolicy").text != "Terminate":
-        reason = f"the guest reboots inside its pod{_waiting(vmi, cluster)}"
+        gone = lost_launchers.has_no_pod(vmi, cluster)  # the API has it no longer, its node has
+        where = "in its container there, which runs on" if gone else "inside its pod"
+        reason = f"the guest reboots {where}{_waiting(vmi, cluster)}"
         return EventForecast(VmEvent.REBOOT, EventEffect.STAYS, reason)
     policy = "rebootPolicy Terminate ends the VMI"
     try:

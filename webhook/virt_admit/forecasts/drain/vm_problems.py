@@ -10,12 +10,15 @@ from virt_admit.forecasts.drain.external import acting_owners, external_movers
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
+from virt_admit.forecasts.placement.components.longhorn import engine_limits
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability, migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Reason
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
@@ -28,6 +31,7 @@ READS: Final = union(
     external_movers.READS,
     acting_owners.READS,
     migration_timeouts.READS,
+    engine_limits.READS,
 )
 """The fields that the problems of a VM rest on besides those of ``vmi_evictions``."""
 
@@ -113,8 +117,29 @@ def _not_migratable(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[
         reasons = {published: [], **reasons}
     said = cut_middle(vmi.condition("LiveMigratable")["message"].words, _LONGEST)
     return tuple(
-        _problem(name, found, said if name == published else "", reaction).about(vmi)
+        _problem(
+            name,
+            [_of_existing(each, vmi, cluster) for each in found],
+            said if name == published else "",
+            reaction,
+        ).about(vmi)
         for name, found in reasons.items()
+    )
+
+
+def _of_existing(reason: Reason, vmi: Object, cluster: Cluster) -> Reason:
+    """Return a reason that is about a claim with what can be done about one that exists: its access
+    modes do not change (kubernetes/kubernetes:pkg/apis/core/validation/validation.go
+    #ValidatePersistentVolumeClaimUpdate).
+    """
+    name, space = reason.value, vms.namespace_of(vmi)
+    is_of_claim = reason.remedy == migratability.SHARE_CLAIM and isinstance(name, str)
+    if not is_of_claim or find(cluster, PVC, space, str(name)) is None:
+        return reason
+    if engine := engine_limits.of_claim(space, str(name), cluster):
+        return reason._replace(what=f"{reason.what}, {engine}", remedy="")
+    return reason._replace(
+        remedy="copy it to a ReadWriteMany claim, as the access modes of a claim do not change"
     )
 
 

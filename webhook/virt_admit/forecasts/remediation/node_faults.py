@@ -9,6 +9,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import driver_daemons, left_taints
+from virt_admit.forecasts.placement.components.longhorn import awaited_health
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model import certificate_requests
 from virt_admit.model.commands import typed
@@ -26,7 +27,11 @@ from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler import controller_taints
 
 READS: Final[Reads] = union(
-    awaited_return.READS, cordoners.READS, left_taints.READS, virt_handlers.READS
+    awaited_health.READS,
+    awaited_return.READS,
+    cordoners.READS,
+    left_taints.READS,
+    virt_handlers.READS,
 )
 
 
@@ -93,6 +98,7 @@ def _cordoned(node: Object, cluster: Cluster, *, by_hand: bool) -> Iterator[str]
     cordon = cordoners.of_node(node, cluster) if fence_taints.left(node, cluster) is None else None
     if cordon is not None and not cordon.quiet:
         cordon = left_maintenances.with_lease(cordon, node, cluster)
+        by_hand = by_hand or awaited_health.mutual(node, cluster) is not None
         yield (cordon._replace(by_hand=True) if by_hand else cordon).words
 
 

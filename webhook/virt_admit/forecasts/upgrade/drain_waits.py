@@ -16,8 +16,10 @@ from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.control import kept_volumes
 from virt_admit.forecasts.drain.control.kept_volumes import KeptVolumes
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.endless import unasked_vms
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import volume_attachments
+from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.drains import kept_pods
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model import machine_nodes
@@ -126,8 +128,10 @@ def of_node(
         yield from _not_completed(name, cluster, rolled=rolled)
         yield from _left_behind(name, cluster, rolled=rolled)
     node = find(cluster, NODE, "", name)
-    if node is not None:
-        yield from node_notes.not_asked(node, cluster)
+    # an order that certainly stands at the node is a stop, with its cause
+    orders = pool_obstacles.standing_orders(cluster)
+    if node is not None and not any(each.certain and each.node == name for each in orders):
+        yield from unasked_vms.note(node, cluster)
 
 
 def _not_completed(name: str, cluster: Cluster, *, rolled: bool) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import Final
 from virt_admit.forecasts.drain.guests import failing_probes
 from virt_admit.forecasts.drain.starts import unfinished_disks
 from virt_admit.forecasts.drain.states import vm_states_times
-from virt_admit.forecasts.placement.components.longhorn import unplaced_replicas
+from virt_admit.forecasts.placement.components.longhorn import awaited_health, unplaced_replicas
 from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.operators import standing_images
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
@@ -50,8 +50,6 @@ READS: Final[Reads] = union(
     {NODE: (f"metadata.labels.{nodes.HARVESTER}",), HARVESTER_UPGRADE: ("status",)},
 )
 
-_FEW: Final = 2
-"""Nodes up to which Harvester does not wait: one of them is away, so volumes are degraded."""
 _USUAL: Final = timedelta(hours=1)
 """A download with a usual speed is over by then: an image has some 7 GB."""
 _SOON: Final = timedelta(minutes=20)
@@ -73,7 +71,7 @@ def unread(upgrades: Collection[str], cluster: Cluster) -> Iterator[Unseen]:
         upgrades: the names of those that are under way.
         cluster: the cluster.
     """
-    if _waits_for_volumes(cluster):
+    if awaited_health.asks(cluster):
         yield from more_may_exist(cluster, LONGHORN_VOLUME)
     if any(each.name in upgrades for kind in _RESUME for each in cluster.known(kind)):
         for kind in (RANCHER_CLUSTER, FLEET_BUNDLE, MANAGED_CHART):
@@ -191,10 +189,6 @@ def _title(upgrade: Object) -> str:
     return f"{upgrade.kind} {upgrade.name}"
 
 
-def _waits_for_volumes(cluster: Cluster) -> bool:
-    return sum(map(nodes.is_of_harvester, cluster.known(NODE))) > _FEW
-
-
 def only_node(cluster: Cluster) -> str:
     """Return the only node of a Harvester cluster; empty: there are more, or that is not known.
 
@@ -213,7 +207,7 @@ def _held_by_volumes(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[
     """Yield why Harvester drains no node: it waits for volumes that do not become healthy by
     themselves. A node that it updates itself takes its replicas again afterwards.
     """
-    known = cluster.known(LONGHORN_VOLUME) if _waits_for_volumes(cluster) else ()
+    known = cluster.known(LONGHORN_VOLUME) if awaited_health.asks(cluster) else ()
     updated = {name for name, node in by_node(begun) if node.phase in IN_FLIGHT}
     for volume in known:
         short = unplaced_replicas.of(volume, cluster)

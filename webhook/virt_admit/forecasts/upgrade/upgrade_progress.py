@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.endless import unasked_vms
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.remediation.awaited_return import OverdueReturn
@@ -103,7 +104,7 @@ def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> Upgra
             update.phase,
             update.since,
             vm_states_times.age(update.since, cluster),
-            _waits_for(update, plans.get(name)),
+            _of_harvester(name, cluster) or _waits_for(update, plans.get(name)),
             f"{update.kind} {update.name}" if update.kind == NM.kind else "",
             update.exact,
             update.begun,
@@ -146,6 +147,12 @@ def _waits_for(update: NodeUpdate, plan: NodePlan | None) -> str:
         names([*blockers, *(row.vmi.full_name for row in plan.forecasts)], _WIDTH)
         or update.waits_for
     )
+
+
+def _of_harvester(name: str, cluster: Cluster) -> str:
+    """Return the volumes that Harvester waits for before it asks the VMs of a node to leave."""
+    node = find(cluster, NODE, "", name)
+    return unasked_vms.awaited(node, cluster) if node is not None else ""
 
 
 def still_drained(begun: Sequence[PoolUpdate], plan: Plan) -> frozenset[str]:

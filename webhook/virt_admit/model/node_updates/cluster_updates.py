@@ -237,7 +237,7 @@ def _remedy(step: str, words: str, version: Object, cluster: Cluster) -> str:
     if _UPGRADEABLE not in words:
         return typed("Resolve what the check names", about("describe", version, CLUSTER_VERSION))
     if "ClusterVersionOverridesSet" in words:
-        return typed("Remove spec.overrides", about("edit", version, CLUSTER_VERSION))
+        return release_refusals.without_overrides(version)
     refusing = _operators(cluster, "Upgradeable", "False")
     acknowledge = update_acknowledgements.remedy(words, version, cluster)
     acknowledge = acknowledge or incompatible_operators.remedy(words, cluster)
@@ -343,7 +343,8 @@ def _after_this(version: Object, cluster: Cluster) -> Iterator[str]:
     if refused := release_refusals.of_version(version, cluster):
         why = "; ".join(each.reason for each in refused.by)
         title = f"{CLUSTER_VERSION.kind} {version.name}"
-        yield f"only a later update to another minor release is refused ({title}): {why}"
+        which = "a" if refused.every else "only a"
+        yield f"{which} later update to {refused.beyond} is refused ({title}): {why}"
 
 
 def _reached_nodes(target: str, cluster: Cluster) -> bool | None:

@@ -12,6 +12,7 @@ pkg/payload/precondition/clusterversion/upgradeable.go, pkg/cvo/sync_worker.go#l
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -19,7 +20,7 @@ from virt_admit.model.commands import shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import names
 
@@ -67,6 +68,28 @@ def of(operator: Object, cluster: Cluster) -> EmptyRefusal | None:
     return EmptyRefusal(why, _remedy(operator, version, cluster))
 
 
+_HELD_UP_TO: Final = (4, 21)
+"""The last minor release in which overrides also hold releases of the same minor (4.22 has
+openshift/cluster-version-operator#1314; the branches of 4.12 to 4.21 compare spec.overrides in
+pkg/payload/precondition/clusterversion/upgradeable.go#Run).
+"""
+
+
+def overrides(version: Object) -> Sequence[Field]:
+    """Return the components that the cluster-version operator is told not to manage."""
+    every = version.at("spec", "overrides").items()
+    return [each for each in every if each["unmanaged"].boolean]
+
+
+def holds_every(version: Object) -> bool:
+    """Return whether a ClusterVersion refuses each other release, also of its own minor."""
+    present = re.match(
+        r"(\d{1,9})\.(\d{1,9})", version.at("status", "desired", "version").text or ""
+    )
+    early = present is not None and (int(present[1]), int(present[2])) <= _HELD_UP_TO
+    return early and bool(overrides(version))
+
+
 def _remedy(operator: Object, version: Object | None, cluster: Cluster) -> str:
     """Return what gets past it: a release of the same minor, else a forced update as a decision."""
     if version is None:
@@ -78,7 +101,7 @@ def _remedy(operator: Object, version: Object | None, cluster: Cluster) -> str:
     ]
     own = [each for each in offered if each.startswith(f"{minor}.")]
     see = shell("kubectl", "get", "clusteroperators")
-    if own:
+    if own and not holds_every(version):
         newest = max(own, key=lambda each: [int(part) for part in re.findall(r"\d{1,9}", each)])
         way = f"Update to {newest} first, which Upgradeable=False does not hold"
         return typed(f"{way}, and see whether its operator sets the condition back", see)

@@ -3,7 +3,8 @@
 **Why.** The cluster-version operator has not accepted the release, or an operator that comes before
 the nodes is degraded. No node, no pool and no VM is the cause, and the update does not go on by
 itself. While Upgradeable is False, another minor release is refused. Updates within the present one
-are accepted. It is reported if the channel goes beyond the present one.
+are accepted, up to 4.21 only without spec.overrides. It is reported if the channel goes beyond the
+present one.
 
 **Fix.** Resolve what the ClusterVersion names. ``virt-admit upgrade`` has the remedy with its
 command.
@@ -62,7 +63,8 @@ def check(version: Object, context: Context) -> Findings:
         return
     path = version.at("spec", "channel").path
     for refusal in refused.by:
-        which = f"{refused.targets} is refused, releases of {refused.present} are not"
+        others = "" if refused.every else f", releases of {refused.present} are not"
+        which = f"{refused.targets} is refused{others}"
         text = f"{which}: {ended(refusal.brief)}"
         message = check.first_that_fits(path, f"{text} {advice_of(refusal.remedy)}", text)
         own = refusal.kind == CLUSTER_VERSION.kind  # its remedies say what to check before

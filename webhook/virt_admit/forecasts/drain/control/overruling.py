@@ -44,12 +44,7 @@ def overrule(
     if node is not None and (silent := _silent(node, cluster)):
         if by := awaited_return.awaited(node.name, cluster):
             return Overruled([_awaited(found, silent, by, cluster) for found in forecasts])
-        return Overruled(
-            [
-                _blocked(found, _with_guest(silent, found.vmi, cluster), cluster)
-                for found in forecasts
-            ]
-        )
+        return Overruled([_silenced(found, silent, cluster) for found in forecasts])
     result = list(forecasts)
     blockers: list[Blocker] = []
     unseen = list(_unready(node)) if node is not None and forecasts else []
@@ -122,16 +117,23 @@ def _silent(node: Object, cluster: Cluster) -> Problem | None:
     return Problem(reason, remedy, ProblemCause.NODE_SILENT).about(node)
 
 
-def _with_guest(silent: Problem, vmi: Object, cluster: Cluster) -> Problem:
-    """Return the same with what is known of the guest of one VM:
-    without its kubelet it may run on.
+def _silenced(found: Forecast, silent: Problem, cluster: Cluster) -> Forecast:
+    """Return what a drain does to a VM of a node that does not report, with what is known of its
+    guest: without the kubelet it may run on.
     """
+    vmi = found.vmi
     if not virt_handlers.outlives_kubelet(cluster, vmi.at("status", "nodeName").text or ""):
-        return silent
-    pod = ", although its pod no longer exists" if lost_launchers.has_no_pod(vmi, cluster) else ""
-    return silent._replace(
-        reason=f"{silent.reason}. Its guest probably runs on, as virt-handler there reports{pod}"
+        return _blocked(found, silent, cluster)
+    runs = "Its guest probably runs on, as virt-handler there reports"
+    if not lost_launchers.has_no_pod(vmi, cluster):
+        return _blocked(found, silent._replace(reason=f"{silent.reason}. {runs}"), cluster)
+    # a drain evicts pods: it does not wait for this VM, and is not over for its guest
+    reason = (
+        f"{silent.reason}. {runs}, although its pod no longer exists. A drain asks only pods to "
+        "leave, so it may end while this guest runs"
     )
+    kept = _blocked(found, silent._replace(reason=reason), cluster)
+    return replace(kept, outcome=VmOutcome.UNKNOWN, problems=())
 
 
 def _unready(node: Object) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.placement.components.longhorn import awaited_health
 from virt_admit.forecasts.upgrade.operators import leaving_vms, operand_pods
 from virt_admit.model.commands import about, shell, typed
 from virt_admit.model.kubernetes import clock, selectors
@@ -48,6 +49,7 @@ READS: Final[Reads] = union(
     planner_waits.READS,
     operand_pods.READS,
     leaving_vms.READS,
+    awaited_health.READS,
     {
         JOB: ("metadata.labels", "status.active", "status.startTime", "status.completionTime"),
         DEPLOYMENT: (*CONDITIONS, "spec.selector", "spec.replicas", "status.readyReplicas"),
@@ -103,7 +105,11 @@ def _of_node(
     jobs = [each for each in cluster.known(JOB, order.namespace) if _is_of(each, order, name)]
     since = _began(jobs, update)
     active = next((each for each in jobs if each.at("status", "active").integer), None)
-    cause = _repository(order, active, since, cluster) or _planner(name, cluster)
+    cause = (
+        _repository(order, active, since, cluster)
+        or _planner(name, cluster)
+        or _volume(name, active, since, cluster)
+    )
     if cause is None and vm_states_times.is_older(since, LONG, cluster):
         doubt = _repository_vm(order, active, cluster) if active is not None else None
         cause = doubt or _unexplained(order, name, update, active, cluster)
@@ -171,6 +177,23 @@ def _repository_vm(order: Object, job: Object, cluster: Cluster) -> _Cause | Non
     see = shell("virt-admit", "explain", f"vm/{found.name}", "-n", found.namespace)
     which = f"VM {found.full_name}, which is {state}"
     return _Cause(f"its Job {job.name} may wait for ", which, typed("See why", see), certain=False)
+
+
+# --- volumes that have to become healthy first ----------------------------------------------------
+
+
+def _volume(
+    name: str, job: Object | None, since: datetime | None, cluster: Cluster
+) -> _Cause | None:
+    """Return that a Job waits for a volume whose missing replica only the node of the Job itself
+    could take, which is cordoned: both wait for each other. None: it does not.
+    """
+    node = find(cluster, NODE, "", name)
+    if job is None or node is None or not vm_states_times.is_older(since, _USUAL, cluster):
+        return None
+    found = awaited_health.mutual(node, cluster)
+    by = f"its Job {job.name} waits for "
+    return None if found is None else _Cause(by, found.why, found.remedy(name), certain=True)
 
 
 # --- Rancher --------------------------------------------------------------------------------------

@@ -34,6 +34,10 @@ READS: Final = union(
 """The fields that ``assess`` reads."""
 
 
+SHARE_CLAIM: Final = "make it ReadWriteMany"
+"""The remedy for a claim that is not shared, while it does not exist."""
+
+
 class Migratable(enum.Enum):
     """Whether something can be migrated."""
 
@@ -422,7 +426,7 @@ def _claim(claim: Field, vmi: ExpandedVmi, cluster: Cluster) -> _Found:
     if not access.shared:
         by = f" by storage class {show(access.storage_class)}" if access.storage_class else ""
         what = f"{', '.join(access.modes)[:60]} claim {show(claim.text)}{by}"
-        yield Reason(_NOT_SHARED, claim.path, what, "make it ReadWriteMany", claim.text)
+        yield Reason(_NOT_SHARED, claim.path, what, SHARE_CLAIM, claim.text)
 
 
 _Checks = tuple[Callable[[ExpandedVmi, Cluster], _Found], ...]

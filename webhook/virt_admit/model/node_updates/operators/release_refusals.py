@@ -1,7 +1,8 @@
 """Another minor or major release of OpenShift that is refused, because Upgradeable is False.
 
-An update within the present minor release is accepted all the same. Sources, in
-openshift/cluster-version-operator: pkg/payload/precondition/clusterversion/upgradeable.go#Run;
+An update within the present minor release is accepted all the same, until 4.21 only without
+overrides. Sources, in openshift/cluster-version-operator:
+pkg/payload/precondition/clusterversion/upgradeable.go#Run, by branch of a release;
 pkg/cvo/status.go#setUpgradeableCondition; pkg/risk/upgradeable/util.go#MajorAndMinorUpdates;
 before: pkg/cvo/upgradeable.go, whose message has the words of the operators.
 """
@@ -16,7 +17,7 @@ from typing import Final
 from virt_admit.model.commands import about, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import (
@@ -69,18 +70,27 @@ class RefusedReleases:
     """Releases that are offered and refused."""
     by: tuple[ReleaseRefusal, ...]
     wanted: bool = False
-    """Whether the channel, or what it offers, goes beyond the present minor release."""
+    """Whether the channel, or what it offers, has a release that is refused."""
+    every: bool = False
+    """Whether releases of the present minor release are refused, too."""
 
     @property
     def within(self) -> str:
         """Return what is not refused, as ``4.18.20``, or ``releases of 4.18``."""
+        if self.every:
+            return "the present release"
         offered = names(self.accepted[-2:], 60) if self.accepted else ""
         return offered or f"releases of {self.present or 'this minor'}"
 
     @property
     def targets(self) -> str:
         """Return what is refused, as ``4.19.3``, or ``another minor release``."""
-        return names(self.refused[-2:], 60) if self.refused else "another minor release"
+        return names(self.refused[-2:], 60) if self.refused else self.beyond
+
+    @property
+    def beyond(self) -> str:
+        """Return the kind of release that is refused."""
+        return "another release" if self.every else "another minor release"
 
 
 def of_version(version: Object, cluster: Cluster) -> RefusedReleases | None:
@@ -99,6 +109,9 @@ def of_version(version: Object, cluster: Cluster) -> RefusedReleases | None:
     ahead = channel is not None and _numbers(channel) > _numbers(present)
     causes = tuple(_causes(version, cluster))
     wanted = ahead or bool(beyond)
+    if empty_refusals.holds_every(version):
+        refused = (*within, *beyond)
+        return RefusedReleases(present[0], (), refused, causes, ahead or bool(refused), every=True)
     return RefusedReleases(present[0], tuple(within), tuple(beyond), causes, wanted)
 
 
@@ -228,10 +241,22 @@ def _own_parts(version: Object, refusing: Sequence[Object]) -> Iterator[str]:
 
 def _own_remedy(words: str, version: Object, cluster: Cluster) -> str:
     if "overrides" in words.lower():
-        return typed("Remove spec.overrides", about("edit", version, CLUSTER_VERSION))
+        return without_overrides(version)
     acknowledge = update_acknowledgements.remedy(words, version, cluster, ordered=False)
     described = about("describe", version, CLUSTER_VERSION)
     return acknowledge or typed("Resolve what it names", described)
+
+
+def without_overrides(version: Object) -> str:
+    """Return how the cluster-version operator gets back all that it manages."""
+    which = names(map(_component, empty_refusals.overrides(version)), _BRIEF)
+    words = f"Remove spec.overrides{f' ({which})' if which else ''}"
+    return typed(words, about("edit", version, CLUSTER_VERSION))
+
+
+def _component(override: Field) -> str:
+    space, name = override["namespace"].text or "", override["name"].text or "?"
+    return f"{override['kind'].text or '?'} {f'{space}/' if space else ''}{name}"
 
 
 def _flat(text: str | None) -> str:

@@ -337,8 +337,11 @@ def _lost_node(vmi: Object, cluster: Cluster) -> Iterator[str]:
         return
     if virt_handlers.outlives_kubelet(cluster, node):
         gone = "; its pod no longer exists" if lost_launchers.has_no_pod(vmi, cluster) else ""
-        stop = virtctl("stop", vmi.name, vms.namespace_of(vmi)) if vmis.owner(vmi, VM.kind) else ""
-        decision = f". Or, as a decision, let virt-handler stop the guest: {stop}" if stop else ""
+        decision = ""
+        if owner := vmis.owner(vmi, VM.kind):
+            stop, start = (virtctl(verb, owner, vmi.namespace) for verb in ("stop", "start"))
+            decision = f". Or, as a decision, let virt-handler stop the guest ({stop}), and start "
+            decision += f"the VM elsewhere once its VMI is gone: {start}"
         yield (
             f"the kubelet of {node} does not report, but virt-handler there does, so its guest "
             f"probably runs on{gone}. A second guest would destroy its data, so KubeVirt starts "

@@ -56,6 +56,8 @@ class UnplacedReplica(NamedTuple):
     """Nodes that are not ready, emptied, deleted or cordoned, and take none as long as they are."""
     maintained: bool = False
     """Whether one of them is cordoned, as for a maintenance, or may be."""
+    fewer: str = ""
+    """How the volume gets healthy without them, as a decision; empty: it would not be safe."""
 
 
 class _StorageNode(NamedTuple):
@@ -111,7 +113,8 @@ def of(volume: Object, cluster: Cluster) -> UnplacedReplica | None:
     away = frozenset(each.name for each in closed if each.away)
     healthy = sum(map(unhealthy_volumes.is_healthy, known))
     placed = sum(map(bool, places))
-    fewer = "" if hidden or away else _fewer(volume, healthy, wanted)
+    without = "" if hidden else _fewer(volume, healthy, wanted)
+    fewer = "" if away else without
     quoted = f" (Longhorn says {said})" if said else ""
     why = f", as {' and '.join(words)}" if words else ""
     if free and not said:
@@ -121,6 +124,7 @@ def of(volume: Object, cluster: Cluster) -> UnplacedReplica | None:
         _remedy(volume, closed, free, said, fewer),
         away,
         (unknown and not said) or any(_CORDONED in each.why for each in closed),
+        without,
     )
 
 
