@@ -11,6 +11,7 @@ from tests.healthy.parts import ago, budget, deployment
 from tests.incidents_platform import cluster_api
 from tests.incidents_platform.case import NODES, cluster, ending, only, unready
 from virt_admit.forecasts.outage.outages import Question, outages
+from virt_admit.forecasts.remediation import failed_remediations
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
@@ -321,6 +322,22 @@ def test_a_host_that_is_not_powered_off_holds_its_remediation():
     assert vm.remedy.startswith("restore the BMC of n1 (ipmi://10.0.0.1), or correct its address")
     assert "calvin" not in f"{vm.reason}{vm.remedy}"
     assert "; or, as a decision, confirm that n1 is powered off, then: kubectl taint" in vm.remedy
+
+
+@pytest.mark.parametrize("minutes", [40, 1])
+def test_what_a_request_to_power_off_does_to_a_node_that_is_ready(minutes):
+    items = cluster(vms=[("web", "n1")]) + bare_metal()
+    ready = only(items, "Node", "n1")["status"]["conditions"]
+    for each in (each for each in ready if each["type"] == "Ready"):
+        each |= {"status": "True", "lastTransitionTime": ago(minutes=minutes)}
+        each["lastHeartbeatTime"] = ago()
+    seen = Snapshot(map(Object, items), ["*"], server_version="v1.33.4", time=ago())
+    found = failed_remediations.of_any("n1", seen)
+    key = "reboot.metal3.io/capbm-requested-power-off"
+    first = f"take the annotation {key} off BareMetalHost host-1" if minutes > 5 else "restore"
+    assert found.remedy.startswith(first)
+    last = "only then restore the BMC" if minutes > 5 else "which then powers off the running node"
+    assert last in found.remedy
 
 
 def test_an_error_of_a_host_that_is_not_to_be_off_may_pass():

@@ -93,6 +93,65 @@ def test_the_affinity_of_a_pod_that_no_node_has(key, values, words):
     assert lost_pins.of_pod(own, Snapshot([node("a")], [])) is None  # other nodes may exist
 
 
+def placed(key, **selector):
+    terms = [{"matchExpressions": [{"key": key, "operator": "Exists"}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return pod(affinity={"nodeAffinity": required}, nodeSelector=selector)
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        (
+            placed("master", infra="", os="linux"),
+            "demands infra= (nodeSelector) and master Exists (node affinity), which no node has "
+            "together",
+        ),
+        (placed("infra", infra="", os="linux"), ""),
+        (
+            pod(nodeSelector={"infra": "", "master": ""}),
+            "demands infra= and master= (nodeSelector), which no node has together",
+        ),
+        (pod(nodeSelector={"infra": "", "os": "linux"}), ""),
+    ],
+)
+def test_demands_that_each_have_nodes_but_none_together(own, words):
+    nodes = [node("a", infra="", os="linux"), node("b", master="", os="linux")]
+    found = lost_pins.of_pod(own, Snapshot(nodes, ["*"]))
+
+    assert (found.words if found else "") == words
+
+
+@pytest.mark.parametrize(
+    ("csv", "selector", "is_said"),
+    [
+        ("op.v2", {"infra": ""}, True),
+        ("other.v2", {"infra": ""}, False),
+        ("op.v2", {"zone": "z"}, False),
+    ],
+)
+def test_the_subscription_whose_operator_demands_it(csv, selector, is_said):
+    own = placed("master", infra="")
+    made = manifest("apps/v1", "ReplicaSet", "db", "shop")
+    made.data["metadata"] |= owned("Deployment", "db")
+    deployment = manifest("apps/v1", "Deployment", "db", "shop")
+    release = {"kind": "ClusterServiceVersion", "name": "op.v2", "controller": False}
+    deployment.data["metadata"]["ownerReferences"] = [release]
+    config, status = {"config": {"nodeSelector": selector}}, {"currentCSV": csv}
+    api = "operators.coreos.com/v1alpha1"
+    subscription = manifest(api, "Subscription", "op", "shop", spec=config, status=status)
+    nodes = [node("a", infra=""), node("b", master="")]
+    cluster = Snapshot([made, deployment, subscription, own, *nodes], ["*"])
+    pin = lost_pins.of_pod(own, cluster)
+    found = lost_pins.subscribed(own, pin, cluster)
+
+    assert (found is not None) is is_said
+    if found is not None:
+        assert found.words == "spec.config.nodeSelector of Subscription op sets infra"
+        assert found.remedy.startswith("set spec.config.affinity.nodeAffinity of Subscription op")
+        assert "or take infra out of spec.config.nodeSelector" in found.remedy
+
+
 @pytest.mark.parametrize(
     ("label", "has"), [("a.example.com", f"has {HOST}=a.example.com"), ("", "lacks")]
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import manifest
+from tests.builders import manifest, warning
 from tests.forecasts.drain.vm_motion import NOW, cluster, node, vmi
 from virt_admit.forecasts.placement import no_target, virt_handlers
 from virt_admit.forecasts.placement.absent import owed_nodes
@@ -243,6 +243,46 @@ def test_a_machine_of_openshift_that_has_failed():
     assert "w-3" not in nowhere(full("c"), master).reason
     young = nowhere(full("c"), of_openshift("Provisioning"))
     assert "w-3" not in young.reason
+
+
+def deleted(name, time):
+    words = "has been remediated by requesting to delete Machine object"
+    said = warning(
+        manifest("machine.openshift.io/v1beta1", "Machine", name, "openshift-machine-api"),
+        "MachineDeleted",
+        f"Machine openshift-machine-api/workers/{name}/ {words}",
+        time,
+    )
+    said.data["type"] = "Normal"
+    return said
+
+
+@pytest.mark.parametrize(
+    ("phase", "second", "is_told"),
+    [
+        ("Provisioned", "2027-03-01T10:29:00Z", True),
+        ("Provisioned", "2027-03-01T10:15:30Z", False),  # it had failed
+        ("Running", "2027-03-01T10:29:00Z", False),  # it has joined by now
+    ],
+)
+def test_a_health_check_that_deletes_the_next_node_in_a_loop(phase, second, is_told):
+    check = manifest(
+        "machine.openshift.io/v1beta1",
+        "MachineHealthCheck",
+        "workers",
+        "openshift-machine-api",
+        spec={"selector": {"matchLabels": {"role": "w"}}, "nodeStartupTimeout": "10m"},
+    )
+    joined = {"nodeRef": {"name": "c"}} if phase == "Running" else {}
+    machine = of_openshift(phase, **joined)
+    machine.data["metadata"]["labels"] = {"role": "w"}
+    events = deleted("w-1", "2027-03-01T10:15:00Z"), deleted("w-2", second)
+    found = nowhere(full("c"), check, machine, *events)
+    assert ("MachineHealthCheck openshift-machine-api/workers deletes new" in found.reason) is (
+        is_told
+    )
+    remedy = "set spec.nodeStartupTimeout of MachineHealthCheck workers to 30m or more"
+    assert found.remedy.startswith(remedy) is is_told
 
 
 # --- upgrades -------------------------------------------------------------------------------------

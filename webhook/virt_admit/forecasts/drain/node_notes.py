@@ -25,6 +25,7 @@ from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.forecasts.remediation import awaited_return
+from virt_admit.forecasts.remediation.ends import left_power_offs
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, node_health
@@ -77,6 +78,7 @@ READS: Final[Reads] = union(
     unavailable_apis.READS,
     awaited_certificates.READS,
     unasked_vms.READS,
+    left_power_offs.READS,
     {
         CAPI_MACHINE: ("spec.clusterName",),
         MACHINE_CONFIG_POOL: (),
@@ -92,6 +94,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from unavailable_apis.notes(cluster)
     yield from awaited_certificates.notes(node.name, cluster)
     yield from _kubevirt_held(node, cluster)
+    yield from left_power_offs.notes(node, cluster)
     if next(iter(gather(on_node(cluster, node.name))[0]), None) is not None:
         yield from control_path.leaves_too(node.name, cluster)
     yield from px_updates.of_node(node.name, cluster)
@@ -112,8 +115,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from _left_in_maintenance(node, cluster)
     yield from _not_detached(node, cluster)
     yield from _awaited_elsewhere(node, cluster)
-    for claim in dying_claims.lost_with(node.name, cluster):
-        yield claim.warning(cluster)
+    yield from (claim.warning(cluster) for claim in dying_claims.lost_with(node.name, cluster))
     yield from _needed_by_etcd(node, cluster)
     yield from _locked(node, cluster)
     yield from (each.note for each in machine_twins.of_node(node.name, cluster))
@@ -389,9 +391,7 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
 def not_reporting(cluster: Cluster) -> Iterator[str]:
     """Yield which nodes do not report, so that nothing can update them.
 
-    Those that are being updated may reboot, for a time.
-
-    Cluster API replaces its nodes instead.
+    Those that are being updated may reboot, for a time. Cluster API replaces its nodes instead.
     """
     updates = updaters.of_nodes(cluster)
     for node in cluster.known(NODE):

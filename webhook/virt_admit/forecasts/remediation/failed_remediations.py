@@ -23,6 +23,7 @@ from itertools import chain
 from typing import Final
 
 from virt_admit.forecasts.placement.components import remediation_agents
+from virt_admit.forecasts.remediation.ends import left_power_offs
 from virt_admit.model.commands import about, shell, typed
 from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes import clock
@@ -35,6 +36,7 @@ from virt_admit.model.kubernetes.kinds import (
     MDR,
     METAL3_REMEDIATION,
     NHC,
+    NODE,
     POD,
     SNR,
     Kind,
@@ -59,7 +61,7 @@ _TEMPLATE: Final = "remediation.medik8s.io/template-name"
 READS: Final[Reads] = union(
     clock.READS,
     remediation_agents.READS,
-    bare_metal.POWER_READS,
+    left_power_offs.READS,
     {
         NHC: (
             *("spec.escalatingRemediations", "spec.remediationTemplate.name"),
@@ -284,10 +286,15 @@ def _not_off(node: str, cluster: Cluster) -> Problem | None:
     error = _power_error(host) if host is not None else ""
     if host is None or not error or not bare_metal.is_asked_off(host):
         return None
+    if (left := left_power_offs.of_node(node, cluster)) is not None:
+        return Problem(left.reason, left.remedy)
     title, bmc = f"{host.kind} {host.full_name}", host.at("spec", "bmc")
     secret = f" or Secret {bmc['credentialsName'].text}" if bmc["credentialsName"].text else ""
     address = status_errors.plain(bmc["address"].text or "no address")
     first = f"restore the BMC of {node} ({address}), or correct its address{secret} in {title}"
+    obj = find(cluster, NODE, "", node)
+    if obj is not None and obj.is_true("Ready"):
+        first = f"{first}, which then powers off the running node with its VMs"
     return Problem(
         f"{title} is asked to power off, and is not confirmed to be off: {error}",
         typed(first, about("describe", host, BARE_METAL_HOST), _by_hand(node)),

@@ -1,7 +1,12 @@
-"""Pods that demand a node that no longer exists, or a label that no node has: they never start by
-waiting.
+"""Pods that demand a node that no longer exists, or labels that no node has, or none has together:
+they never start by waiting.
 
-kube-scheduler says only that no node matches. Source:
+A pod needs its nodeSelector and its node affinity at once. kube-scheduler says only that no node
+matches. The Operator Lifecycle Manager puts ``spec.config.nodeSelector`` of a Subscription in place
+of the nodeSelector of each Deployment of its operator, and leaves their affinity, unless
+``spec.config.affinity`` is set as well (operator-framework/operator-lifecycle-manager:
+pkg/controller/operators/olm/overrides/inject/inject.go #InjectNodeSelectorIntoDeployment
+#OverrideDeploymentAffinity). Source:
 kubernetes/kubernetes:pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go#Filter. A node
 of the demanded name may have another label ``kubernetes.io/hostname``: the kubelet writes its
 hostname there when it starts (:pkg/kubelet/kubelet_node_status.go#updateDefaultLabels).
@@ -12,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import NODE, POD, REPLICA_SET
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT, NODE, POD, REPLICA_SET, SUBSCRIPTION
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.selectors import (
     IN,
     NODE_OPERATORS,
@@ -27,7 +32,7 @@ from virt_admit.model.kubernetes.selectors import (
     allowed_values,
     parse_requirements,
 )
-from virt_admit.model.lookups import maker_of
+from virt_admit.model.lookups import find, maker_of
 from virt_admit.model.messages import names, shorten
 
 READS: Final[Reads] = {
@@ -35,6 +40,14 @@ READS: Final[Reads] = {
     POD: ("metadata.ownerReferences", "spec.affinity", "spec.nodeName", "spec.nodeSelector"),
     REPLICA_SET: ("metadata.ownerReferences",),
 }
+SUBSCRIBED_READS: Final[Reads] = union(
+    READS,
+    {
+        DEPLOYMENT: ("metadata.ownerReferences",),
+        SUBSCRIPTION: ("spec.config", "status.currentCSV", "status.installedCSV"),
+    },
+)
+"""The fields that ``subscribed`` reads."""
 _NAME: Final = "metadata.name"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _Term = frozenset[Requirement]
@@ -50,6 +63,8 @@ class LostPin(NamedTuple):
     """Whether it names a node, which does not exist."""
     renamed: str = ""
     """The node that exists under this name with another label of its hostname."""
+    selected: frozenset[str] = frozenset()
+    """The labels of its nodeSelector that keep it from all nodes, or from those of its affinity."""
 
 
 def of_pod(pod: Object, cluster: Cluster) -> LostPin | None:
@@ -63,11 +78,36 @@ def of_pod(pod: Object, cluster: Cluster) -> LostPin | None:
         if all(each.get(key) != value for each in labels):
             if key == HOSTNAME:
                 return _of_hosts("nodeSelector", HOSTNAME, (value,), labels)
-            return LostPin(f"demands label {key}={value} (nodeSelector), which no node has", False)
+            words = f"demands label {key}={value} (nodeSelector), which no node has"
+            return LostPin(words, gone=False, selected=frozenset((key,)))
     terms = _terms(pod)
     if not terms or any(_matches(term, each) for term in terms for each in labels):
-        return None
+        return _together(pod, terms, labels)
     return _of_affinity(terms, labels)
+
+
+def _together(
+    pod: Object, terms: Sequence[_Term], labels: Sequence[Mapping[str, str]]
+) -> LostPin | None:
+    """Return that no node has all labels of a pod's nodeSelector, or none of those that have them
+    is one of its node affinity; None: a node is."""
+    selector = pod.at("spec", "nodeSelector").texts
+    chosen = [each for each in labels if selector.items() <= each.items()]
+    taken = [each for each in chosen if any(_matches(term, each) for term in terms)]
+    if not labels or taken or (chosen and not terms):
+        return None
+    telling = {
+        key: value
+        for key, value in sorted(selector.items())
+        if any(each.get(key) != value for each in labels)
+    }
+    demands = " and ".join(f"{key}={value}" for key, value in telling.items())
+    demands = f"{shorten(demands, 120)} (nodeSelector)"
+    if chosen:
+        every = dict.fromkeys(" and ".join(map(str, sorted(term))) for term in terms)
+        demands = f"{demands} and {shorten(' or '.join(every), 160)} (node affinity)"
+    words = f"demands {demands}, which no node has together"
+    return LostPin(words, gone=False, selected=frozenset(telling))
 
 
 @cached
@@ -148,3 +188,53 @@ def remedy(pod: Object, pin: LostPin, cluster: Cluster) -> str:
         described = kubectl("describe", kind, name or "", pod.namespace)
     words = f"{back}, or change what {owner['kind'].text} {name} or its operator demands"
     return typed(words, described)
+
+
+# --- operators of a Subscription ------------------------------------------------------------------
+
+
+class SubscribedPin(NamedTuple):
+    """What a Subscription makes the pods of its operator demand that no node has."""
+
+    subscription: Object
+    words: str
+    """``spec.config.nodeSelector of Subscription hco sets node-role.kubernetes.io/infra``."""
+    remedy: str
+
+
+def subscribed(pod: Object, pin: LostPin, cluster: Cluster) -> SubscribedPin | None:
+    """Return which Subscription makes a pod demand a label; None: none is known to."""
+    owner = maker_of(pod, cluster)
+    name = owner["name"].text if owner is not None else None
+    deployment = find(cluster, DEPLOYMENT, pod.namespace, name)
+    releases = _releases(deployment) if deployment is not None else frozenset()
+    for each in cluster.known(SUBSCRIPTION, pod.namespace) if releases else ():
+        own = each.at("spec", "config", "nodeSelector").texts
+        keys = sorted(pin.selected & own.keys())
+        status = each["status"]
+        if keys and releases & {status["currentCSV"].text, status["installedCSV"].text}:
+            words = f"spec.config.nodeSelector of Subscription {each.name} sets {names(keys, 80)}"
+            return SubscribedPin(each, words, _resubscribed(pod, each, keys))
+    return None
+
+
+def _releases(deployment: Object) -> frozenset[str | None]:
+    """Return the ClusterServiceVersions that own a Deployment. None of them is its controller."""
+    owners = deployment.metadata["ownerReferences"].items()
+    return frozenset(each["name"].text for each in owners if each["kind"].text == _RELEASE)
+
+
+_RELEASE: Final = "ClusterServiceVersion"
+
+
+def _resubscribed(pod: Object, subscription: Object, keys: Sequence[str]) -> str:
+    """Return how a Subscription places its operator on nodes that exist."""
+    out = f"take {names(keys, 80)} out of spec.config.nodeSelector of Subscription"
+    words = f"{out} {subscription.name}"
+    if _terms(pod):
+        words = (
+            f"set spec.config.affinity.nodeAffinity of Subscription {subscription.name} to the "
+            "nodes of its nodeSelector, which replaces the node affinity of the release; or "
+            f"{out.removesuffix(' of Subscription')}, if the pod tolerates the other nodes"
+        )
+    return typed(words, about("edit", subscription, SUBSCRIPTION))

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.evidence import lost_pins, status_errors
+from virt_admit.model.evidence.lost_pins import LostPin
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, REPLICA_SET
@@ -53,6 +54,13 @@ def words(deployment: Object, cluster: Cluster) -> str:
     age = clock.age(pod, cluster)
     old = f", made {clock.duration(age)} ago," if age is not None else ""
     return f"{counted}pod {pod.name}{old} {reason or 'is not'}"
+
+
+def pinned(deployment: Object, cluster: Cluster) -> tuple[Object, LostPin] | None:
+    """Return the first pod of a Deployment that demands what no node has, with that."""
+    pods = _by_deployment(cluster).get((deployment.namespace, deployment.name), ())
+    found = ((pod, lost_pins.of_pod(pod, cluster)) for pod in pods)
+    return next(((pod, pin) for pod, pin in found if pin is not None), None)
 
 
 def why(pod: Object, cluster: Cluster) -> str:

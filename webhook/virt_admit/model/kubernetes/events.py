@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes.objects import Object
 EVENT: Final = Kind("", ("v1",), "events", "Event")
 NOT_WARNINGS: Final = (
     *("involvedObject.kind=MachineSet,reason=SuccessfulCreate", "reason=MachineMarkedUnhealthy"),
+    "involvedObject.kind=Machine,reason=MachineDeleted",
     *("reason=RemediationSkipped", "reason=NodeSchedulable", "reason=NodeNotReady"),
     "reason=UncordonNode",
     *("involvedObject.kind=Plan", "involvedObject.kind=Pod,reason=SuccessfulAttachVolume"),

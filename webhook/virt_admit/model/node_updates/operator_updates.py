@@ -21,6 +21,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, kubectl, shell, typed
+from virt_admit.model.evidence import lost_pins, unready_pods
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION
@@ -28,7 +29,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import refused_upgrades
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut, cut_middle
+from virt_admit.model.messages import capital, cut, cut_middle
 from virt_admit.model.node_updates.operators import (
     awaited_approvals,
     bundle_unpacking,
@@ -39,6 +40,8 @@ READS: Final[Reads] = union(
     awaited_approvals.READS,
     bundle_unpacking.READS,
     refused_upgrades.READS,
+    unready_pods.READS,
+    lost_pins.SUBSCRIBED_READS,
     {
         SUBSCRIPTION: (
             *WHOLE_CONDITIONS,
@@ -338,18 +341,48 @@ def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
         ):
             yield held
         elif _is_long(_unready_since(status), cluster):
-            words = _words(status["message"].text) or status["reason"].text or "it does not say why"
-            missing = "; ".join(_unmet(status["requirementStatus"]))
-            ends = f"Install what is missing ({missing})" if missing else "End what it reports"
-            described = typed(f"{ends}, after which OLM goes on", about("describe", csv, _CSV))
-            remedy = _of_words(words, csv) or described
-            told = f"ClusterServiceVersion {csv.full_name} {_PHASES[phase]}"
-            yield _Fault(
-                told,
-                f"{words}{f' ({missing})' if missing else ''}",
-                status["lastTransitionTime"].text,
-                remedy,
-            )
+            telling = _successor(subscription, csv, cluster) if phase == _REPLACED else csv
+            yield _unready(telling, status["lastTransitionTime"].text, cluster)
+
+
+_REPLACED: Final = "Replacing"
+
+
+def _successor(subscription: Object, csv: Object, cluster: Cluster) -> Object:
+    """Return the ClusterServiceVersion that tells what one waits for that is being replaced: the
+    new one, if it is not ready. OLM tries it again, so that its own state may be young."""
+    current = subscription.at("status", "currentCSV").text
+    new = find(cluster, _CSV, csv.namespace, current) if current != csv.name else None
+    is_telling = new is not None and new.at("status", "phase").text in _PHASES
+    return new if new is not None and is_telling else csv
+
+
+def _unready(csv: Object, since: str | None, cluster: Cluster) -> _Fault:
+    """Return that a ClusterServiceVersion is not ready, and the pod for which it waits."""
+    status = csv["status"]
+    words = _words(status["message"].text) or status["reason"].text or "it does not say why"
+    missing = "; ".join(_unmet(status["requirementStatus"]))
+    ends = f"Install what is missing ({missing})" if missing else "End what it reports"
+    described = typed(f"{ends}, after which OLM goes on", about("describe", csv, _CSV))
+    told = f"ClusterServiceVersion {csv.full_name} {_PHASES[status['phase'].text or '']}"
+    said = f"{words}{f' ({missing})' if missing else ''}"
+    cause, remedy = _unplaced(words, csv, cluster)
+    return _Fault(told, said, since, remedy or _of_words(words, csv) or described, cause)
+
+
+def _unplaced(words: str, csv: Object, cluster: Cluster) -> tuple[str, str]:
+    """Return which pod of the Deployment that OLM names demands what no node has, and what changes
+    that; empty: none does."""
+    named = _DEPLOYMENT.search(words)
+    name = (named[1] or named[2]).rstrip(".") if named is not None else None
+    deployment = find(cluster, DEPLOYMENT, csv.namespace, name)
+    found = unready_pods.pinned(deployment, cluster) if deployment is not None else None
+    if found is None:
+        return "", ""
+    pod, pin = found
+    by = lost_pins.subscribed(pod, pin, cluster)
+    cause = f"pod {pod.name} {pin.words}{f': {by.words}' if by is not None else ''}"
+    return cause, capital(by.remedy if by is not None else lost_pins.remedy(pod, pin, cluster))
 
 
 _NOT_UPGRADEABLE: Final = "OperatorConditionNotUpgradeable"
@@ -413,7 +446,7 @@ _PHASES: Final = {
     "Pending": "stays Pending",
     "InstallReady": "stays InstallReady",
     "Installing": "stays Installing",
-    "Replacing": "stays Replacing",
+    _REPLACED: "stays Replacing",
     "Deleting": "stays Deleting",
     "Unknown": "is Unknown",
 }

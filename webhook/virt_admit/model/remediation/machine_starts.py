@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, more_may_exist
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NHC, NODE, Kind
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MHC, NHC, NODE, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import MINUTE, format_duration
@@ -30,6 +31,7 @@ from virt_admit.model.remediation import (
     machines,
 )
 from virt_admit.model.remediation.bare_metal import HostShortage
+from virt_admit.model.remediation.health_checks import HealthCheck
 
 _FAILED: Final = ("failureReason", "failureMessage")
 """The fields of a failure for good; v1beta2 has them in ``status.deprecated.v1beta1``."""
@@ -205,9 +207,11 @@ def short_start(
         unread = unseen
     if slow is not None:
         took = f"machines that take up to {format_duration(slow.slowest)} here"
-        return ShortStart(
-            f"{limit} is too short for {took} to become a node", slow.enough, slow.fastest > allowed
-        )
+        words = f"{limit} is too short for {took} to become a node"
+        if gone := looped(obj, cluster):
+            words = f"{words}: {_acted(check, gone, cluster)}"
+        certain = bool(gone) or slow.fastest > allowed
+        return ShortStart(words, slow.enough, certain, seen=bool(gone))
     if loop := _loop(obj, allowed, limit, cluster):
         return loop
     if allowed >= on_metal:  # hardly any machine takes longer
@@ -293,10 +297,33 @@ def looped(obj: Object, cluster: Cluster) -> Sequence[str]:
 
     Those of one round may have been slow for another cause.
     """
+    if health_checks.view(obj).kind is MHC:
+        return _looped_of_openshift(obj, cluster)
     found = list(_gone(obj, cluster))
     ended = min((each.marked for each in found), default=None)
     again = ended is not None and any(each.made >= ended for each in found)
     return sorted(each.name for each in found) if again else []
+
+
+def _looped_of_openshift(obj: Object, cluster: Cluster) -> Sequence[str]:
+    """Return the same for OpenShift, whose MachineSets tell of no new Machine: the next one is made
+    after the deletion of the former one.
+
+    The event ends with the Node of the Machine, which is empty here. A Machine that has failed is
+    deleted at once, so that its end does not come a start-up time later
+    (machinehealthcheck_controller.go#internalRemediation #string #needsRemediation).
+    """
+    allowed = timedelta(microseconds=(health_checks.view(obj).known_startup_time() or 0) / 1000)
+    begin = f"Machine {obj.full_name}/"
+    ends: dict[str, datetime] = {}
+    for event in events.known("Machine", "MachineDeleted", cluster):
+        name, ended = _about(event), events.time_of(event)
+        if ended is not None and (event["message"].text or "").startswith(f"{begin}{name}/ "):
+            ends[name] = ended
+    in_turn = sorted(ends, key=lambda name: (ends[name], name))
+    gaps = (ends[later] - ends[name] for name, later in pairwise(in_turn))
+    again = allowed > timedelta() and any(allowed <= gap < 2 * allowed + _SLACK for gap in gaps)
+    return in_turn if again else []
 
 
 def _loop(obj: Object, allowed: int, limit: str, cluster: Cluster) -> ShortStart | None:
@@ -304,14 +331,18 @@ def _loop(obj: Object, allowed: int, limit: str, cluster: Cluster) -> ShortStart
     gone = looped(obj, cluster)
     if not gone:
         return None
+    done = _acted(health_checks.view(obj), gone, cluster)
+    words = f"{limit} is too short for a machine to become a node: {done}"
+    return ShortStart(words, _MORE * allowed, certain=True, seen=True)
+
+
+def _acted(check: HealthCheck, gone: Sequence[str], cluster: Cluster) -> str:
+    """Return which new Machines a health check has deleted when their time was over."""
     late = [name for name in gone if find(cluster, NODE, "", name) is not None]
     joined = f"; {names(late, 60)} had just joined" if late else ""
-    acts = "acted on" if health_checks.view(obj).template.present else "deleted"
-    words = (
-        f"{limit} is too short for a machine to become a node: this check has {acts} "
-        f"{len(gone)} new ones after that time ({names(gone, 60)}{joined})"
-    )
-    return ShortStart(words, _MORE * allowed, certain=True, seen=True)
+    acts = "acted on" if check.template.present else "deleted"
+    many = f"{len(gone)} new ones after that time ({names(gone, 60)}{joined})"
+    return f"this check has {acts} {many}"
 
 
 _MORE: Final = 3

@@ -24,6 +24,7 @@ from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.placement.components.drivers import shared_taints
+from virt_admit.forecasts.placement.components.operands import killed_components
 from virt_admit.forecasts.placement.refusals import unreached_nodes
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.evidence import forbidden_pods, lost_pins
@@ -60,11 +61,12 @@ TIMED: Final = (*CONDITIONS, "status.conditions.lastTransitionTime")
 READS: Final[Reads] = union(
     kubevirt_updates.READS,
     forbidden_pods.READS,
-    lost_pins.READS,
+    lost_pins.SUBSCRIBED_READS,
     outdated_components.READS,
     unreached_nodes.READS,
     shared_taints.READS,
     idle_controllers.READS,
+    killed_components.READS,
     {
         HCO: (),
         CDI: (),
@@ -228,11 +230,13 @@ def _causes(
     obj: Object, kind: Kind, unready: Iterable[Object], cluster: Cluster
 ) -> Iterator[_Cause]:
     pods = sorted(unready, key=lambda each: (each.labels.get(_LABEL) == _HANDLER, each.full_name))
-    broken = broken_pods.first(pods, cluster)
+    broken, room = broken_pods.first(pods, cluster), _BRIEF
     if broken is not None:
         if (pin := lost_pins.of_pod(broken.pod, cluster)) is not None:
-            repair = lost_pins.remedy(broken.pod, pin, cluster)
-            broken = broken._replace(why=f"it {pin.words}", remedy=repair)
+            by = lost_pins.subscribed(broken.pod, pin, cluster)
+            repair = by.remedy if by is not None else lost_pins.remedy(broken.pod, pin, cluster)
+            set_by, room = (f": {by.words}", _ROOMY) if by is not None else ("", room)
+            broken = broken._replace(why=f"it {pin.words}{set_by}", remedy=repair)
         node = broken.pod.at("spec", "nodeName").text or ""
         silent = node_health.silent_for(node, cluster) if node else ""
         gone = node_removals.in_deletion(node, cluster) if silent else None
@@ -249,7 +253,7 @@ def _causes(
         lost = find(cluster, NODE, "", node) if silent else None
         idle = idle_controllers.effect(pods, cluster) if kind is KUBEVIRT else ""
         see = f"{idle} See virt-admit upgrade.".lstrip()
-        brief = f"{ended(shorten(why, 420 if idle else 240))} {see}"
+        brief = f"{ended(shorten(why, _ROOMY if idle else room))} {see}"
         if gone is not None:
             brief = f"its pod on {node} is not ready, and that Node is {gone.state} ({gone.mark})."
         elif left is not None:
@@ -260,6 +264,11 @@ def _causes(
         yield from _forbidden(obj, cluster)
         yield from _outdated(obj, cluster)
         yield from _misscheduled(obj, cluster)
+
+
+_BRIEF: Final = 240
+_ROOMY: Final = 420
+"""Characters of a cause that names a second object."""
 
 
 def _forbidden(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
@@ -384,7 +393,10 @@ def _unwanted(node: Object, cluster: Cluster) -> Field | None:
 
 def leaving(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that virt-handler cannot come to a node: for a VM that waits, or once its pod has
-    ended."""
+    ended; or that its pod ends again and again."""
+    for installed in cluster.known(KUBEVIRT):
+        kills = killed_components.of(installed, cluster)
+        yield from (each.note for each in kills if node.name in each.nodes)
     yield from unreached_nodes.notes(node, cluster)
     if taint := unwanted(node, cluster):
         kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)

@@ -17,26 +17,36 @@ from virt_admit.forecasts.placement.absent import unready_nodes
 from virt_admit.forecasts.placement.components import stalled_machines
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, events, kinds
-from virt_admit.model.kubernetes.cluster import Cluster, cached
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.kinds import (
     CAPI_CLUSTER,
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
+    CAPI_MHC,
     MACHINE,
     MACHINE_DEPLOYMENT,
     MACHINE_SET,
+    MHC,
     NODE,
     Kind,
 )
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of, cut_middle, shorten
 from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.node_updates.operators.paused_clusters import PausedCluster
 from virt_admit.model.problems import Problem
-from virt_admit.model.remediation import bare_metal, machine_drain, machine_starts, machines
+from virt_admit.model.remediation import (
+    bare_metal,
+    check_scope,
+    health_checks,
+    machine_drain,
+    machine_starts,
+    machines,
+)
 from virt_admit.model.remediation.machine_starts import OverdueMachine
 
 _SCALED: Final = "machine.openshift.io/cluster-api-autoscaler-node-group-max-size"
@@ -52,7 +62,9 @@ READS: Final[Reads] = union(
     paused_clusters.READS,
     stalled_machines.READS,
     machine_starts.READS,
+    machine_starts.SHORT_READS,
     bare_metal.RECORD_READS,
+    dict.fromkeys((MHC, CAPI_MHC), ("spec", "metadata.annotations")),
     {
         MACHINE: ("metadata.labels",),
         MACHINE_SET: (
@@ -82,12 +94,33 @@ def _owed(cluster: Cluster) -> Iterator[Problem]:
             kind = kinds.of(owner) or CAPI_MACHINE_SET
             reason = f"{owner.kind} {owner.full_name} makes none: {short}: {said}"
             yield Problem(reason, typed("repair what it reports", about("describe", owner, kind)))
+    yield from _deleted_early(cluster)
     if found := next_machine(cluster):
         yield found
     refused = machine_starts.without_hosts(cluster)
     for late in (*machine_starts.overdue_of_openshift(cluster), *refused):
         if late.certain and not _is_control_plane(late.machine):
             yield Problem(late.why, provided(late, MACHINE, cluster))
+
+
+def _deleted_early(cluster: Cluster) -> Iterator[Problem]:
+    """Yield that a health check deletes the new Machines before they can become nodes, which has
+    been seen."""
+    for kind in (MHC, CAPI_MHC):
+        for check in sorted(cluster.known(kind), key=lambda each: each.full_name):
+            try:
+                short = machine_starts.short_start(check, cluster)
+            except Unseen:
+                continue
+            own = check_scope.selected(check, cluster).objects
+            waits = any(not machines.node_name(each) and not each.deleted for each in own)
+            if short is not None and short.seen and waits:
+                field, enough = health_checks.view(check).startup.path, short.enough
+                reason = f"{kind.kind} {check.full_name} deletes new Machines in a loop"
+                way = (
+                    f"set {field} of {kind.kind} {check.name} to {format_duration(enough)} or more"
+                )
+                yield Problem(f"{reason}: {short.words}", typed(way, about("edit", check, kind)))
 
 
 def _unpause(paused: PausedCluster) -> str:

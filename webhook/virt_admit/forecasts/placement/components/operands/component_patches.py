@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.node_updates.rancher import fleet_objects
 
 READS: Final[Reads] = {KUBEVIRT: (), CDI: ()}
-_FIELD: Final = "spec.customizeComponents"
+FIELD: Final = "spec.customizeComponents"
 _DEEPEST: Final = 12
 _ANY: Final = "*"
 
@@ -40,17 +40,17 @@ def of_limit(pod: Object, container: str, limit: str, cluster: Cluster) -> Patch
         return None
     for kind in (CDI, KUBEVIRT):
         for obj in cluster.known(kind):
-            if _is_of(pod, obj) and any(
+            if is_of(pod, obj) and any(
                 _sets(each["patch"].text or "", limit)
                 for each in obj.at("spec", "customizeComponents", "patches").items()
                 if _selects(each["resourceName"].text or "", pod)
             ):
-                words = f"which {_FIELD} of {kind.kind} {obj.name} sets"
+                words = f"which {FIELD} of {kind.kind} {obj.name} sets"
                 return PatchedLimit(words, _remedy(obj, kind, container, limit, cluster))
     return None
 
 
-def _is_of(pod: Object, obj: Object) -> bool:
+def is_of(pod: Object, obj: Object) -> bool:
     """Return whether an operator of this object makes a pod. CDI has no namespace."""
     if kinds.of(obj) is KUBEVIRT:
         return pod.namespace == obj.namespace and pod.labels.get("kubevirt.io") is not None
@@ -90,7 +90,7 @@ def _limits(value: Any, depth: int = 0) -> Iterator[Any]:
 
 def _remedy(obj: Object, kind: kinds.Kind, container: str, limit: str, cluster: Cluster) -> str:
     """Return how the limit is raised where it is written: not in the workload."""
-    where = f"{_FIELD} of {kind.kind} {obj.name}"
+    where = f"{FIELD} of {kind.kind} {obj.name}"
     back = "as its operator sets a change of the workload back"
     command = about("edit", obj, kind)
     hco = next(iter(cluster.known(HCO)), None) if obj.owned_by(HCO.kind) else None
