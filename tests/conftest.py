@@ -61,7 +61,7 @@ LONG_FILES: Final = (
     "tests/cli/test_upgrade_layers.py",
     "tests/release/test_release.py",
 )
-"""Files of more than 20 seconds with five processes on two processors, the longest of each kind
+"""Files of more than 20 seconds with four processes on two processors, the longest of each kind
 first.
 
 A file stays with one process, because its tests share servers: a long file that began last would

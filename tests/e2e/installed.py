@@ -64,8 +64,8 @@ class Installed:
         programs = (Path(self.cluster.binaries.kubectl).parent, prefork.folder())
         environment = {
             "PATH": os.pathsep.join([*map(str, programs), os.environ["PATH"]]),
-            "KUBECONFIG": str(self.cluster.kubeconfig),
             "HOME": str(self.folder),
+            **self.cluster.kubectl_settings(),
             **GO,
         }
         shell = ["bash", "-o", "pipefail", "-c", command]

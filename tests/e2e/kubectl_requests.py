@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import urllib3
@@ -15,7 +16,13 @@ from tests.apiserver.control_plane import ControlPlane
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.objects import Object
 
-METHODS: Final = {"create": "POST", "replace": "PUT", "delete": "DELETE", "scale": "PATCH"}
+METHODS: Final = {
+    "create": "POST",
+    "replace": "PUT",
+    "delete": "DELETE",
+    "scale": "PATCH",
+    "patch": "PATCH",
+}
 JSON: Final = "application/json"
 MERGE: Final = "application/merge-patch+json"
 
@@ -35,13 +42,14 @@ class KubectlRequests:
         *,
         user: str = "",
         groups: tuple[str, ...] = (),
+        change: Mapping[str, Any] | None = None,
         **query: str,
     ) -> tuple[bool, str]:
         """Do one thing with an object.
 
         Return whether the API server did it, and what kubectl prints about it.
 
-        For ``scale``, ``obj`` has the new number of replicas.
+        For ``scale``, ``obj`` has the new number of replicas; ``patch`` merges ``change``.
         """
         path = (
             _collection(obj)
@@ -55,14 +63,14 @@ class KubectlRequests:
             _, there = self._request("GET", path)
             version = json.loads(there.data).get("metadata", {}).get("resourceVersion")
             body = {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
-        elif verb == "delete":
-            body = None
+        elif verb in ("delete", "patch"):
+            body = change
         acting = (
             {"Impersonate-User": [user], "Impersonate-Group": ["system:masters", *groups]}
             if user
             else {}
         )
-        media = MERGE if verb == "scale" else JSON
+        media = MERGE if METHODS[verb] == "PATCH" else JSON
         manager = {} if verb == "delete" else {"fieldManager": f"kubectl-{verb}"}
         done, answer = self._request(
             METHODS[verb], path, body, {"Content-Type": [media], **acting}, query | manager
@@ -71,6 +79,12 @@ class KubectlRequests:
         if not done:
             said.append(json.loads(answer.data)["message"])
         return done, "\n".join(said)
+
+    def get(self, obj: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what is stored; None if the API server does not have it."""
+        done, answer = self._request("GET", _path(obj))
+        assert done or answer.status == HTTPStatus.NOT_FOUND, answer.data
+        return dict(json.loads(answer.data)) if done else None
 
     def _request(
         self,

@@ -181,6 +181,27 @@ class Reach:
         )
         return done.returncode, done.stdout + done.stderr
 
+    def send(
+        self, verb: str, obj: Any, *, user: str = "", groups: tuple[str, ...] = (), **more: Any
+    ) -> tuple[int, str]:
+        """Send what ``kubectl`` would for one object or a list of them, without its process:
+        its exit status, and what it would say.
+        """
+        strict = {"fieldValidation": "Strict"} if verb in ("create", "replace") else {}
+        answers = [
+            (each, *self._requests.send(verb, each, user=user, groups=groups, **strict | more))
+            for each in (obj if isinstance(obj, list) else [obj])
+        ]
+        done = {"create": "created", "replace": "replaced", "delete": "deleted", "patch": "patched"}
+        lines = [
+            f"{said}\n{each['kind']} {done[verb]}" if ok else said for each, ok, said in answers
+        ]
+        return int(not all(ok for _, ok, _ in answers)), "\n".join(lines)
+
+    def there(self, obj: dict[str, Any]) -> dict[str, Any] | None:
+        """Return what the API server has of an object; None if it does not have it."""
+        return self._requests.get(obj)
+
     def requests(self, kind: str) -> int:
         """How many requests about objects of that kind have reached the webhook."""
         counted = rf'^virt_admit_requests_total{{[^}}]*kind="{kind}"[^}}]*}} (\S+)$'

@@ -176,7 +176,7 @@ class Cluster:
 
 
 class Kubectl:
-    """What people do: ``kubectl apply --dry-run=server``, several times a second at most."""
+    """What people do: ``kubectl apply --dry-run=server``, once a second at most."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -188,7 +188,7 @@ class Kubectl:
         )
         self.runs += 1
         assert done.returncode == 0, done.stderr
-        time.sleep(0.3)
+        time.sleep(1)
 
     def close(self) -> None:
         pass

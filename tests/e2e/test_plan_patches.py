@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests import definitions
-from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.control_plane import GO, ControlPlane
 from tests.apiserver.crds import install_crds
 from tests.builders import EVERY_NODE, manifest
 from tests.cli.test_plan_scripts import CLUSTERS
@@ -296,4 +296,4 @@ def played(plane: ControlPlane, folder: Path) -> dict[str, str]:
         )
         (folder / name).chmod(0o755)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
-    return {"PATH": path, "KUBECONFIG": str(plane.kubeconfig), "HOME": str(plane.folder)}
+    return {"PATH": path, "HOME": str(plane.folder), **plane.kubectl_settings(), **GO}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.apiserver.control_plane import ControlPlane
+from tests.e2e.kubectl_requests import KubectlRequests
 from tests.scheduler.comparison import compare
 from tests.scheduler.random_clusters import RandomCluster, random_cluster
 from tests.scheduler.seeds import DISAGREED
@@ -36,7 +37,6 @@ PLUGINS = {
     "VolumeZone",
 }
 STORAGE = {"claims", "exclusive", "attach limits"}
-NOT_READY = "node.kubernetes.io/not-ready:NoSchedule-"
 
 
 def test_the_model_agrees_with_the_filters_of_kube_scheduler(oracle: Path) -> None:
@@ -64,7 +64,8 @@ def test_the_model_agrees_with_the_filters_of_kube_scheduler(oracle: Path) -> No
 def test_the_process_binds_to_a_candidate(
     control_plane: ControlPlane, seed: int, schedulable: bool
 ) -> None:
-    with created(control_plane, random_cluster(seed)) as pod:
+    api = KubectlRequests(control_plane)
+    with created(api, random_cluster(seed)) as pod:
         found = json.loads(
             control_plane.kubectl(
                 "get", "--output=json", KINDS, "--all-namespaces", check=True
@@ -72,11 +73,11 @@ def test_the_process_binds_to_a_candidate(
         )
         objects = [Object(obj) for obj in found["items"]]
         placement = candidates.scheduler(Snapshot(objects, ["*"])).place(
-            next(pods.read(obj) for obj in objects if obj.name == pod)
+            next(pods.read(obj) for obj in objects if obj.name == pod["metadata"]["name"])
         )
 
         with control_plane.scheduler():
-            bound_to = eventually(lambda: decision(control_plane, pod))
+            bound_to = eventually(lambda: decision(api, pod))
 
     assert placement.undetermined == ()
     assert (bound_to != UNSCHEDULABLE) is schedulable
@@ -90,21 +91,19 @@ UNSCHEDULABLE = "Unschedulable"
 KINDS = "namespaces,nodes,pods"
 
 
-def decision(plane: ControlPlane, pod: str) -> str | None:
+def decision(api: KubectlRequests, pod: dict[str, Any]) -> str | None:
     """Return the node of a pod, ``Unschedulable``, or None if kube-scheduler has not decided."""
-    text = plane.kubectl("get", "pods", "--output=json", "--all-namespaces", check=True).stdout
-    found: dict[str, Any] = next(
-        each for each in json.loads(text)["items"] if each["metadata"]["name"] == pod
-    )
+    found = api.get(pod)
+    assert found is not None
     conditions = found["status"].get("conditions", ())
     refused = any(each.get("reason") == UNSCHEDULABLE for each in conditions)
     return found["spec"].get("nodeName") or (UNSCHEDULABLE if refused else None)
 
 
 @contextmanager
-def created(plane: ControlPlane, cluster: RandomCluster) -> Iterator[str]:
+def created(api: KubectlRequests, cluster: RandomCluster) -> Iterator[dict[str, Any]]:
     """Create a cluster and its first pod to place in the API server;
-    yield the pod's name and delete all of it.
+    yield the pod and delete all of it.
     """
     assert not cluster.features & STORAGE
     running = [pod for pod in cluster.pods if is_running(pod)]
@@ -114,18 +113,21 @@ def created(plane: ControlPlane, cluster: RandomCluster) -> Iterator[str]:
     for pod in (*running, new):
         pod["spec"].pop("overhead", None)  # demands a RuntimeClass
         del pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]  # demand a PriorityClass
-    namespaces, rest = (
-        json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        for items in (cluster.namespaces, [*cluster.nodes, *running, new])
-    )
-    plane.kubectl("apply", "-f", "-", input=namespaces, check=True)
+    for namespace in cluster.namespaces:  # an earlier cluster may have left it
+        assert api.send("create", namespace)[0] or api.send("replace", namespace)[0]
+    objects = [*cluster.nodes, *running, new]
     try:
-        plane.kubectl("create", "-f", "-", input=rest, check=True)
-        for node in cluster.nodes:  # the API server adds it to each new node
-            plane.kubectl("taint", "node", node["metadata"]["name"], NOT_READY, check=True)
-        yield new["metadata"]["name"]
+        for obj in objects:
+            done, said = api.send("create", obj, fieldValidation="Strict")
+            assert done, said
+        for node in cluster.nodes:  # the API server adds a taint to each new node
+            taints = {"spec": {"taints": node["spec"].get("taints")}}
+            done, said = api.send("patch", node, change=taints)
+            assert done, said
+        yield new
     finally:
-        plane.kubectl("delete", "-f", "-", "--force", "--grace-period=0", input=rest, check=True)
+        for obj in objects:
+            api.send("delete", obj, gracePeriodSeconds="0")
 
 
 def is_running(pod: dict[str, Any]) -> bool:

@@ -76,11 +76,24 @@ def changes_nothing(row, obj, cluster):
     return template["spec"]["evictionStrategy"] == expand.strategy(obj, cluster).value
 
 
-def test_no_fix_and_no_command_changes_nothing():
+@pytest.fixture(scope="module")
+def told():
+    """Each rule and case, with the rows of ``scan``."""
+    cases = (param.values for param in CASES)
+    return [(rule, case, list(rows(rule, case))) for rule, case in cases]
+
+
+@pytest.fixture(scope="module")
+def all_remedies():
+    """The remedies of ``drain`` in all cases."""
+    return {remedy for param in CASES for remedy in remedies(param.values[1])}
+
+
+def test_no_fix_and_no_command_changes_nothing(told):
     seen, idle = 0, []
-    for rule, case in (param.values for param in CASES):
+    for rule, case, found in told:
         obj, cluster = Object(case["object"]), Snapshot(map(Object, case.get("cluster", ())), ["*"])
-        for row in rows(rule, case):
+        for row in found:
             seen += " patch " in command(row)
             if changes_nothing(row, obj, cluster):
                 idle.append((rule.id, case["name"], command(row)))
@@ -165,11 +178,11 @@ def test_a_vm_whose_strategy_waits_for_a_restart_is_restarted():
     assert command(shown) == "virtctl restart db -n shop"
 
 
-def test_every_finding_about_a_named_object_has_a_command():
+def test_every_finding_about_a_named_object_has_a_command(told):
     without = []
-    for rule, case in (param.values for param in CASES):
+    for rule, case, found in told:
         if rule.in_scan and "old" not in case and case.get("operation", "CREATE") == "CREATE":
-            for row in rows(rule, case):
+            for row in found:
                 obj = row.result.obj
                 chart = fleet_objects.chart_of(obj)
                 by_chart = bool(chart) and command(row) == fleet_objects.edit(chart)
@@ -189,8 +202,8 @@ def remedies(case):
         yield from (blocker.remedy for blocker in node.pods.blockers)
 
 
-def test_remedies_of_drain_have_a_command():
-    found = {remedy for param in CASES for remedy in remedies(param.values[1])}
+def test_remedies_of_drain_have_a_command(all_remedies):
+    found = all_remedies
     assert len(found) > 20
     assert [remedy for remedy in found if _HALF.search(remedy)] == []
     assert [wrong for remedy in found for wrong in faults(remedy)] == []
@@ -211,11 +224,10 @@ _POSITIONAL = re.compile(r"kubectl logs ((?:(?!-)\S+ )*(?!-)\S+)")
 """The arguments of ``kubectl logs`` before its options: a pod, and perhaps a container."""
 
 
-def test_logs_are_of_a_pod_or_of_a_kind_with_its_name():
+def test_logs_are_of_a_pod_or_of_a_kind_with_its_name(told, all_remedies):
     """``kubectl logs pod NAME`` asks for the container NAME of a pod with the name "pod"."""
-    told = {command(row) for param in CASES for row in rows(*param.values)}
-    told |= {remedy for param in CASES for remedy in remedies(param.values[1])}
-    asked = [found for each in told for found in _POSITIONAL.findall(each)]
+    texts = {command(row) for _, _, found in told for row in found} | all_remedies
+    asked = [found for each in texts for found in _POSITIONAL.findall(each)]
     assert len(asked) > 3
     assert [each for each in asked if len(each.split()) > 1] == []
 

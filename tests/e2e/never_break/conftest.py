@@ -27,10 +27,4 @@ def nothing_there(asker: Reach) -> Iterator[None]:
     asker.world()
     asker.policy()
     yield
-    asker.kubectl(
-        "delete",
-        [*FAULTY, vm("db"), instance("db"), node("n1")],
-        "--ignore-not-found",
-        "--wait=false",
-        user=BEFORE,
-    )
+    asker.send("delete", [*FAULTY, vm("db"), instance("db"), node("n1")], user=BEFORE)

@@ -56,8 +56,8 @@ class TestHealth:
 
     @never_break("health", 2)
     def test_heartbeats_and_remediation_requests(self, asker: Reach) -> None:
-        asker.kubectl("create", node("n1"))
-        asker.kubectl("create", FAULTY_HEALTH, user=BEFORE)
+        asker.send("create", node("n1"))
+        asker.send("create", FAULTY_HEALTH, user=BEFORE)
         before = everything(asker)
         beat = {
             "status": {
@@ -71,13 +71,13 @@ class TestHealth:
         )
         lease = obj(kinds.LEASE, "n1", spec={"holderIdentity": "n1"})
         for verb in ("create", "replace"):
-            assert quiet(asker.kubectl(verb, lease, **KUBELET))
+            assert quiet(asker.send(verb, lease, **KUBELET))
         status = [each | {"status": {"conditions": []}} for each in FAULTY_HEALTH]
         assert asker.kubectl("replace --subresource=status", status, "--validate=ignore")[0] == 0
         install_crds(asker.plane, REMEDIATIONS)
         requests = [obj(kind, "n1", spec={"agent": "fence_ipmilan"}) for kind in REMEDIATIONS]
-        assert asker.kubectl("create", requests, "--validate=ignore")[0] == 0
-        assert quiet(asker.kubectl("delete", [*requests, lease]))
+        assert asker.send("create", requests, fieldValidation="Ignore")[0] == 0
+        assert quiet(asker.send("delete", [*requests, lease]))
         assert everything(asker) == before
 
     @never_break("health", 3)
@@ -86,17 +86,17 @@ class TestHealth:
         kubelets and all other writes do not come.
         """
         asker.world([node("n1", status=READY), node("n2", status=READY), BLOCKER])
-        asker.kubectl("create", node("n1"))
+        asker.send("create", node("n1"))
         cordon, uncordon = ({"spec": {"unschedulable": value}} for value in (True, None))
         before = asker.requests("Node")
         for patch in ({"metadata": {"labels": {"feature": "x"}}}, cordon, uncordon):
-            assert quiet(asker.kubectl("patch", node("n1"), f"-p={json.dumps(patch)}", **KUBELET))
+            assert quiet(asker.send("patch", node("n1"), change=patch, **KUBELET))
         assert quiet(asker.kubectl("label", node("n1"), "feature=y", "--overwrite"))
         assert asker.requests("Node") == before
-        by_hand = asker.kubectl("patch", node("n1"), f"-p={json.dumps(cordon)}")
+        by_hand = asker.send("patch", node("n1"), change=cordon)
         assert by_hand[0] == 0
         assert "[virt-admit/node-cordon-blocked-by-vms]" in by_hand[1]
-        assert quiet(asker.kubectl("patch", node("n1"), f"-p={json.dumps(uncordon)}"))
+        assert quiet(asker.send("patch", node("n1"), change=uncordon))
         assert asker.requests("Node") == before + 1
 
     @never_break("health", 4)
@@ -111,13 +111,11 @@ class TestHealth:
     def test_a_faulty_health_check_can_be_paused(self, asker: Reach) -> None:
         """The emergency brakes."""
         checks = FAULTY_HEALTH[:3]
-        asker.kubectl("create", checks, user=BEFORE)
+        asker.send("create", checks, user=BEFORE)
         paused = asker.kubectl("annotate", checks[:2], "cluster.x-k8s.io/paused=")
-        stopped = asker.kubectl(
-            "patch", checks[2], "--type=merge", '-p={"spec":{"pauseRequests":["storm"]}}'
-        )
-        repaired = asker.kubectl(
-            "patch", checks[0], "--type=merge", '-p={"spec":{"selector":{"matchLabels":{"a":"b"}}}}'
+        stopped = asker.send("patch", checks[2], change={"spec": {"pauseRequests": ["storm"]}})
+        repaired = asker.send(
+            "patch", checks[0], change={"spec": {"selector": {"matchLabels": {"a": "b"}}}}
         )
         assert (paused[0], stopped[0], repaired[0]) == (0, 0, 0), (
             paused[1] + stopped[1] + repaired[1]
@@ -140,20 +138,18 @@ class TestHealth:
             ],
         )
         try:
-            assert quiet(asker.kubectl("create", [handler, inert]))
-            assert quiet(asker.kubectl("patch", [handler, inert], "--type=merge", HELD))
+            assert quiet(asker.send("create", [handler, inert]))
+            assert quiet(asker.send("patch", [handler, inert], **HELD))
         finally:
-            asker.kubectl("patch", [handler, inert], "--type=merge", FREED)
-            asker.kubectl("delete", [handler, inert])
+            asker.send("patch", [handler, inert], **FREED)
+            asker.send("delete", [handler, inert])
 
     @never_break("health", 7)
     @pytest.mark.parametrize(("ready", "code"), [("True", 1), ("Unknown", 0)])
     def test_a_broken_node_can_be_maintained(self, asker: Reach, ready: str, code: int) -> None:
         broken = {"conditions": [{"type": "Ready", "status": ready}]}
         asker.world([node("n1", status=broken), node("n2", status=READY), BLOCKER])
-        answer = asker.kubectl(
-            "create", obj(kinds.NM, "m", spec={"nodeName": "n1"}), "--dry-run=server"
-        )
+        answer = asker.send("create", obj(kinds.NM, "m", spec={"nodeName": "n1"}), dryRun="All")
         assert answer[0] == code
         assert "[virt-admit/nm-vm-blocks-drain]" in answer[1]
 
@@ -161,10 +157,10 @@ class TestHealth:
     @pytest.mark.parametrize("user", ROLL_OUTS)
     def test_upgrade_storms(self, asker: Reach, user: str) -> None:
         asker.world([node("n1", status=READY), node("n2", status=READY), BLOCKER])
-        asker.kubectl("create", node("n1"))
+        asker.send("create", node("n1"))
         before = everything(asker)
         assert quiet(
-            asker.kubectl("patch", node("n1"), '-p={"spec":{"unschedulable":true}}', user=user)
+            asker.send("patch", node("n1"), change={"spec": {"unschedulable": True}}, user=user)
         )
         assert everything(asker) == before
 

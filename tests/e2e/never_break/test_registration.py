@@ -30,18 +30,20 @@ class TestRegistration:
         ]
         with failing(asker):
             asker.policy({"*": {"action": "audit"}})
-            for verb, flags in (
-                ("create", ("--validate=ignore",)),
-                ("annotate", ("a=b",)),
-                ("label", ("a=b",)),
-                ("annotate", ("a-",)),
-                ("label", ("a-",)),
+            changes: list[dict[str, Any]] = [
+                {"change": {"metadata": {field: {"a": value}}}}
+                for value in ("b", None)
+                for field in ("annotations", "labels")
+            ]
+            for verb, more in (
+                ("create", {"fieldValidation": "Ignore"}),
+                *(("patch", change) for change in changes),
                 # nothing that a condition compares: no part of it is true
-                ("patch", ("--type=merge", HELD)),
-                ("patch", ("--type=merge", FREED)),
-                ("delete", ("--wait=false",)),
+                ("patch", HELD),
+                ("patch", FREED),
+                ("delete", {}),
             ):
-                answer = asker.kubectl(verb, barest, *flags)
+                answer = asker.send(verb, barest, **more)
                 assert answer[0] == 0, answer[1]
 
     def test_scaling_a_machine_set_is_looked_at(self, asker: Reach) -> None:

@@ -42,8 +42,9 @@ from virt_admit.model.kubernetes import kinds
 CONTROLLER = f"system:serviceaccount:{KUBEVIRT}:kubevirt-controller"
 
 
-def stored(asker: Reach, what: dict[str, Any], *flags: str) -> Any:
-    (found,) = objects(asker.kubectl("get", what, "-o=json", *flags))
+def stored(asker: Reach, what: dict[str, Any]) -> dict[str, Any]:
+    found = asker.there(what)
+    assert found is not None
     return found
 
 
@@ -54,24 +55,24 @@ class TestVirtualMachines:
     def test_updates_of_vmis_pass(self, asker: Reach) -> None:
         """virt-handler and virt-controller write the status with the object."""
         faulty = instance("db", evictionStrategy="livemigrate")
-        made = asker.kubectl("create", faulty)
+        made = asker.send("create", faulty)
         assert made[0] == 0
         assert "[virt-admit/vm-eviction-strategy-unknown]" in made[1]
         before = asker.requests("VirtualMachineInstance")
         for phase in ("Scheduling", "Scheduled", "Running"):
-            assert quiet(asker.kubectl("replace", faulty | {"status": {"phase": phase}}))
+            assert quiet(asker.send("replace", faulty | {"status": {"phase": phase}}))
         assert quiet(asker.kubectl("label", faulty, "kubevirt.io/nodeName=n1"))
         assert stored(asker, faulty)["status"] == {"phase": "Running"}
         assert asker.requests("VirtualMachineInstance") == before
 
     @never_break("vm", 1)
     def test_an_instance_is_never_mutated(self, asker: Reach) -> None:
-        assert quiet(asker.kubectl("create", instance("db")))
+        assert quiet(asker.send("create", instance("db")))
         assert "evictionStrategy" not in stored(asker, instance("db"))["spec"]
 
     @never_break("vm", 2)
     def test_status_and_subresources(self, asker: Reach) -> None:
-        asker.kubectl("create", FAULTY_MACHINES, user=BEFORE)
+        asker.send("create", FAULTY_MACHINES, user=BEFORE)
         before = everything(asker)
         written = [
             each | {"status": {"ready": True, "readyReplicas": 1}} for each in FAULTY_MACHINES
@@ -139,9 +140,9 @@ class TestVirtualMachines:
     def test_updates_are_not_mutated(self, asker: Reach) -> None:
         assert (
             "spec.template.spec.evictionStrategy was set to LiveMigrate"
-            in asker.kubectl("create", vm("db"))[1]
+            in asker.send("create", vm("db"))[1]
         )
-        assert quiet(asker.kubectl("replace", vm("db")))
+        assert quiet(asker.send("replace", vm("db")))
         assert leaf(stored(asker, vm("db"))) is None
 
     @never_break("vm", 7)
@@ -172,10 +173,8 @@ class TestVirtualMachines:
         }
         member = vm("db")
         member["metadata"]["ownerReferences"] = [owner | {"controller": True}]
-        assert (
-            "evictionStrategy was set to LiveMigrate" in asker.kubectl("create", pool("workers"))[1]
-        )
-        assert quiet(asker.kubectl("create", member, user=CONTROLLER))
+        assert "evictionStrategy was set to LiveMigrate" in asker.send("create", pool("workers"))[1]
+        assert quiet(asker.send("create", member, user=CONTROLLER))
         assert leaf(stored(asker, member)) is None
 
     @never_break("vm", 9)
@@ -189,7 +188,7 @@ class TestVirtualMachines:
             "evictionStrategy was set to LiveMigrate"
             in asker.kubectl("apply --server-side", plain, ours)[1]
         )
-        managed = stored(asker, plain, "--show-managed-fields")["metadata"]["managedFields"]
+        managed = stored(asker, plain)["metadata"]["managedFields"]
         assert [each["manager"] for each in managed] == ["gitops"]
         assert "f:evictionStrategy" not in json.dumps(managed)
 
@@ -223,7 +222,7 @@ class TestVirtualMachines:
         )
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": pod["metadata"]}
         before = everything(asker)
-        assert quiet(asker.kubectl("create", pod))
+        assert quiet(asker.send("create", pod))
         path = f"/api/v1/namespaces/{SHOP}/pods/virt-launcher/eviction"
         assert quiet(asker.kubectl(f"create --raw={path}", eviction))
         assert everything(asker) == before
@@ -234,9 +233,7 @@ class TestVirtualMachines:
         before = everything(asker)
         homes = (*SYSTEM_NAMESPACES, *KUBEVIRT_NAMESPACES, "opted-out")
         assert quiet(
-            asker.kubectl(
-                "create", [vm("db", home, running=True) for home in homes], "--dry-run=server"
-            )
+            asker.send("create", [vm("db", home, running=True) for home in homes], dryRun="All")
         )
         assert everything(asker) == before
 
@@ -251,14 +248,14 @@ class TestVirtualMachines:
                 strict=True,
             )
         ]
-        made = asker.kubectl("create", old, "--dry-run=server")
+        made = asker.send("create", old, dryRun="All")
         assert made[0] == 0
         assert made[1].count("evictionStrategy was set to LiveMigrate") == len(old)
         faulty = [
             each | {"apiVersion": made["apiVersion"]}
             for each, made in zip(FAULTY_MACHINES, old, strict=True)
         ]
-        refused = asker.kubectl("create", faulty, "--dry-run=server")
+        refused = asker.send("create", faulty, dryRun="All")
         assert refused[0] == 1
         assert refused[1].count("denied the request") + refused[1].count("is invalid") >= 3
 
@@ -281,16 +278,14 @@ class TestVirtualMachines:
             for odd in odds:
                 for broken in (odd, {**spec, "template": odd}, {**spec, "template": {"spec": odd}}):
                     odd_vm = vm("db") | {"spec": broken}
-                    answer = asker.kubectl(
-                        "create", odd_vm, "--validate=ignore", "--dry-run=server"
-                    )
+                    answer = asker.send("create", odd_vm, fieldValidation="Ignore", dryRun="All")
                     assert "webhook" not in answer[1]
                     assert answer[0] == 0 or "is invalid" in answer[1]
 
     @never_break("vm", 20)
     def test_warnings_as_noise(self, asker: Reach) -> None:
         noisy = vm("db", runStrategy=None, running=True, template={"evictionStrategy": "External"})
-        made = asker.kubectl("create", noisy)
+        made = asker.send("create", noisy)
         assert made[0] == 0
         assert (
             made[1].count("Warning: ") == len(set(re.findall(r"\[virt-admit/\S+\]", made[1]))) >= 2
@@ -319,7 +314,7 @@ class TestVirtualMachines:
         for _ in "12":
             tried = asker.kubectl("create", vm("db"), "--dry-run=server", "-o=json")
             assert tried[0] == 0
-        assert "not found" in asker.kubectl("get", vm("db"))[1]
+        assert asker.there(vm("db")) is None
         counted = re.findall(
             r'requests_total{dry_run="(\w+)"[^}]*kind="VirtualMachine"',
             asker.webhook.ops("/metrics")[1],

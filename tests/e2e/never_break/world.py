@@ -18,9 +18,9 @@ SHOP, MACHINES, KUBEVIRT = "shop", "openshift-machine-api", "kubevirt"
 
 MIGRATOR = "system:serviceaccount:kube-system:storage-version-migrator"
 
-HELD = '-p={"metadata":{"finalizers":["example.com/held"]}}'
+HELD: dict[str, Any] = {"change": {"metadata": {"finalizers": ["example.com/held"]}}}
 
-FREED = '-p={"metadata":{"finalizers":null}}'
+FREED: dict[str, Any] = {"change": {"metadata": {"finalizers": None}}}
 
 
 def obj(kind: Kind, name: str, namespace: str = "", /, **fields: Any) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def everything(asker: Reach) -> int:
 
 def must_be_refused_today(asker: Reach, faulty: list[dict[str, Any]]) -> None:
     """Each of them, by one of our rules."""
-    refused = asker.kubectl("create", faulty, "--dry-run=server")
+    refused = asker.send("create", faulty, dryRun="All")
     assert refused[0] == 1
     assert "created" not in refused[1]
     assert "[virt-admit/" in refused[1]
@@ -144,15 +144,16 @@ def must_be_deletable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
     and their finalizers can be removed meanwhile.
     """
     must_be_refused_today(asker, faulty)
-    asker.kubectl("create", faulty, user=BEFORE)
-    for verb, flags in (
-        ("patch", ("--type=merge", HELD)),
-        ("delete", ("--wait=false",)),
-        ("patch", ("--type=merge", FREED)),
-    ):
-        answer = asker.kubectl(verb, faulty, *flags)
+    asker.send("create", faulty, user=BEFORE)
+    changes: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("patch", HELD),
+        ("delete", {}),
+        ("patch", FREED),
+    )
+    for verb, change in changes:
+        answer = asker.send(verb, faulty, **change)
         assert quiet(answer), answer[1]
-    assert asker.kubectl("get", faulty, "--ignore-not-found") == (0, "")
+    assert [found for each in faulty if (found := asker.there(each))] == []
 
 
 def must_be_editable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
@@ -160,14 +161,14 @@ def must_be_editable(asker: Reach, faulty: list[dict[str, Any]]) -> None:
     written as they are.
     """
     must_be_refused_today(asker, faulty)
-    asker.kubectl("create", faulty, user=BEFORE)
+    asker.send("create", faulty, user=BEFORE)
     for verb in ("annotate", "label"):
         answer = asker.kubectl(verb, faulty, "owner=finance")
         assert answer[0] == 0, answer[1]
     before = everything(asker)
-    there = objects(asker.kubectl("get", faulty, "-o=json"))
+    there = [asker.there(each) for each in faulty]
     # as a migration of storage versions does
-    assert quiet(asker.kubectl("replace", there, user=MIGRATOR))
+    assert quiet(asker.send("replace", there, user=MIGRATOR))
     assert everything(asker) == before
 
 
@@ -176,7 +177,7 @@ def must_pass_while_we_are_down(asker: Reach, faulty: list[dict[str, Any]]) -> N
     must_be_refused_today(asker, faulty)
     asker.webhook.stop()
     try:
-        answer = asker.kubectl("create", faulty)
+        answer = asker.send("create", faulty)
         assert quiet(answer), answer[1]
     finally:
         asker.webhook.start()
@@ -204,10 +205,7 @@ def put_in_force(asker: Reach, policy: str) -> None:
         probes = vm("probe"), obj(kinds.KUBEVIRT, "probe", spec={})
         wanted = {1 if policy == "Fail" else 0}
         eventually(
-            lambda: (
-                {asker.kubectl("create", probe, "--dry-run=server")[0] for probe in probes}
-                == wanted
-            )
+            lambda: {asker.send("create", probe, dryRun="All")[0] for probe in probes} == wanted
         )
     finally:
         asker.webhook.start()
