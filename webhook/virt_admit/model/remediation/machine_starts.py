@@ -176,6 +176,13 @@ class ShortStart(NamedTuple):
     """Whether every Machine of which it is known took longer."""
     seen: bool = False
     """Whether the check has acted on new Machines again and again, which the words say."""
+    may_join: bool = True
+    """False: none of these is known to have become a node, so that another cause may keep them."""
+
+    @property
+    def doubt(self) -> str:
+        """What to do before the time is changed, with a space after; empty: nothing."""
+        return "" if self.may_join else "See why none joins; if slow, "
 
 
 def short_start(
@@ -307,11 +314,12 @@ def _loop(obj: Object, allowed: int, limit: str, cluster: Cluster) -> ShortStart
     late = [name for name in gone if find(cluster, NODE, "", name) is not None]
     joined = f"; {names(late, 60)} had just joined" if late else ""
     acts = "acted on" if health_checks.view(obj).template.present else "deleted"
+    may_be = "is" if late else "may be"
     words = (
-        f"{limit} is too short for a machine to become a node: this check has {acts} "
+        f"{limit} {may_be} too short for a machine to become a node: this check has {acts} "
         f"{len(gone)} new ones after that time ({names(gone, 60)}{joined})"
     )
-    return ShortStart(words, _MORE * allowed, certain=True, seen=True)
+    return ShortStart(words, _MORE * allowed, certain=True, seen=True, may_join=bool(late))
 
 
 _MORE: Final = 3
