@@ -32,6 +32,44 @@ def test_the_value_of_a_variable_is_missing_data(check, variable):  # noqa: F811
     assert check("--strict", ".")[0] == 1
 
 
+NHC = """\
+apiVersion: remediation.medik8s.io/v1alpha1
+kind: NodeHealthCheck
+metadata: {name: workers}
+spec:
+  minHealthy: 51%
+  selector: {matchExpressions: [{key: "${ROLE}", operator: Exists}]}
+  remediationTemplate:
+    apiVersion: self-node-remediation.medik8s.io/v1alpha1
+    kind: SelfNodeRemediationTemplate
+    name: template
+    namespace: workload-availability
+"""
+
+
+def of_cluster(label, name="prod"):
+    """A check that selects by a label and names a cluster."""
+    text = MHC.format(timeout="5m")
+    text = text.replace("cluster.x-k8s.io/deployment-name: prod-md-0", label)
+    return text.replace("clusterName: prod", f'clusterName: "{name}"')
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        ("mhc-selector-invalid", of_cluster('set: "${CLUSTER}-md-0"')),
+        ("mhc-selector-invalid", of_cluster(f'set: "{"p" * 50}${{CLUSTER}}"')),
+        ("capi-mhc-cluster-name", of_cluster('cluster.x-k8s.io/cluster-name: "${C}"')),
+        ("capi-mhc-cluster-name", of_cluster("cluster.x-k8s.io/cluster-name: prod", "${C}")),
+        ("nhc-selector-invalid", NHC),
+    ],
+)
+def test_a_variable_within_what_a_finding_is_about(check, rule, text):  # noqa: F811
+    code, out, _ = check(mhc=text)
+    assert (code, "deny" in out) == (0, False)
+    assert rule in out.rpartition("unseen:")[2]
+
+
 @pytest.mark.parametrize("text", ["$TIMEOUT", "${}", "$(TIMEOUT)", "${1}", "<timeout>"])
 def test_another_text_is_a_wrong_value(check, text):  # noqa: F811
     code, out, _ = check(mhc=MHC.format(timeout=f'"{text}"'))

@@ -207,6 +207,19 @@ def test_the_end_of_a_maintenance_rests_on_its_administrator():
     )
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_node_that_leaves_with_its_machine_rests_on_no_administrator(leaves):
+    own = node("b", unschedulable=True)
+    own.data["metadata"]["annotations"] = {"harvesterhci.io/maintain-status": "completed"}
+    machine = manifest(
+        *("cluster.x-k8s.io/v1beta1", "Machine", "m-b", "fleet-local"),
+        metadata={"deletionTimestamp": AN_HOUR_AGO} if leaves else {},
+        status={"nodeRef": {"name": "b"}},
+    )
+    rests_on = rehearse(cluster(node("a"), own, machine, kubevirt()), Options()).rests_on
+    assert ("ends the maintenance of b" in " ".join(rests_on)) is not leaves
+
+
 def ended_harvester(status):
     found = harvester(a="Succeeded", b="Failed")
     found.data["status"]["conditions"] = [{"type": "Completed", "status": status}]

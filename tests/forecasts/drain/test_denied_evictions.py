@@ -4,6 +4,7 @@ import time
 
 from tests.builders import endpoint_slice, manifest, node, webhook_configuration
 from tests.for_each import for_each
+from tests.work import measured
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.evidence.writes import eviction_answers
@@ -242,3 +243,10 @@ def test_cluster_api_names_several_pods():
 
     (blocker,) = plan(cluster, "a").nodes[0].pods.blockers
     assert "2 pods (shop/api, shop/web) (Machine fleet/m): keep" in blocker.reason
+
+
+def test_a_long_answer_is_read_in_no_time():
+    with measured() as work:
+        (answer,) = eviction_answers.of(denied("web", "wait" + " " * 60_000 + "here"))
+    assert answer.words.startswith("wait here")
+    assert work.seconds < 1

@@ -16,25 +16,23 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.objects import Object
 from virt_admit.rule import Finding
 
-_VARIABLE: Final = re.compile(r"\$\{\{?[A-Za-z_]\w*[^{}]{0,200}\}\}?")
+_CUT: Final = r"…|\.\.\."
+_VARIABLE: Final = re.compile(
+    rf"\$\{{\{{?(?:[A-Za-z_]\w*[^{{}}…]{{0,200}}?(?:\}}\}}?|{_CUT})|{_CUT})"
+)
+"""A variable, perhaps cut by the message that names it."""
 
 
-def determined(findings: Iterable[Finding | Unseen], obj: Object) -> Iterator[Finding | Unseen]:
-    """Yield the findings on an object of a file, and for one about the value of a variable that
-    this value is not seen.
+def determined(findings: Iterable[Finding | Unseen]) -> Iterator[Finding | Unseen]:
+    """Yield the findings on an object of a file, and for one that names a variable that its value
+    is not seen.
+
+    What is said of a field whatever its value is (that it is deprecated) names none. The field of a
+    finding does not decide: a selector holds the value that is wrong, and a reference the name of
+    what does not exist.
     """
     for finding in findings:
-        variable = "" if isinstance(finding, Unseen) else _judged(finding, obj)
-        yield Unseen(f"the value of {variable}") if variable else finding
-
-
-def _judged(finding: Finding, obj: Object) -> str:
-    """Return the variable whose value a finding complains of; empty: none.
-
-    What is said of a field whatever its value is (that it is deprecated) does not name the value.
-    """
-    found = _VARIABLE.search(obj.root.at(*finding.path).text or "")
-    return found[0] if found is not None and found[0] in finding.message else ""
+        found = None if isinstance(finding, Unseen) else _VARIABLE.search(finding.message)
+        yield Unseen(f"the value of {found[0]}") if found is not None else finding

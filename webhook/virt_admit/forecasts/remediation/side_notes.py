@@ -135,7 +135,8 @@ def _loop(check: HealthCheck, cluster: Cluster) -> Iterator[str]:
     if short is not None:
         yield (
             f"{check.startup.path[-1]} {short.words}. A new machine is remediated before that, and "
-            f"so is the next one, in a loop. Set at least {format_duration(short.enough)}"
+            f"so is the next one, in a loop. "
+            f"{capital(f'{short.doubt}set at least {format_duration(short.enough)}')}"
         )
 
 

@@ -23,6 +23,7 @@ from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
     DAEMON_SET,
     MACHINE_CONFIG_POOL,
     MACHINE_DEPLOYMENT,
@@ -187,10 +188,10 @@ def _done(begun: Sequence[PoolUpdate]) -> frozenset[str]:
 
 def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:
     """Yield what the end of the nodes under way depends on, besides the updater:
-    who ends their maintenance.
+    who ends their maintenance. A node that leaves with its Machine has no end of it.
     """
     flying = [(name, update.kind) for name, update in by_node(begun) if update.phase in IN_FLIGHT]
-    waiting = [name for name, kind in flying if kind not in _ROLLED_OUT]
+    waiting = [name for name, kind in flying if kind not in (*_ROLLED_OUT, CAPI_MACHINE.kind)]
     if waiting:
         yield f"an administrator ends the maintenance of {names(waiting)} in that time"
 

@@ -32,7 +32,7 @@ READS: Final[Reads] = {
     ),
     INSTALL_PLAN: ("spec.approved", "spec.clusterServiceVersionNames", "status.phase"),
 }
-_CSV: Final = r"([a-z0-9-]+)/([A-Za-z0-9.-]*[A-Za-z0-9])"
+_CSV: Final = r"(?<![a-z0-9-])([a-z0-9-]{1,63})/([A-Za-z0-9.-]{0,252}[A-Za-z0-9])"
 _NAMED: Final = tuple(
     re.compile(words)
     for words in (

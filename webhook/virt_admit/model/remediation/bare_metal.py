@@ -218,7 +218,13 @@ a host under its namespace and name (#ironicNodeName)."""
 _IRONIC: Final = ("baremetal.openshift.io/cluster-baremetal-operator", "metal3-state")
 """The label of the pod of Ironic of OpenShift, whose database goes with the pod, and is filled from
 the BareMetalHosts (openshift/cluster-baremetal-operator:provisioning/baremetal_pod.go)."""
-_AT_WORK: Final = ("inspecting", "preparing", "provisioning", "deprovisioning", "deleting")
+_AT_WORK: Final = (
+    *("inspecting", "preparing", "provisioning", "deprovisioning", "deleting"),
+    "powering off before delete",
+)
+_SERVICED: Final = "servicing"
+"""The operational status of a host whose firmware Ironic updates while it is provisioned
+(metal3-io/baremetal-operator:apis/metal3.io/v1alpha1/baremetalhost_types.go)."""
 
 
 class StaleRecord(NamedTuple):
@@ -232,11 +238,16 @@ class StaleRecord(NamedTuple):
     """Namespace and name of the host that is gone."""
 
     @property
+    def old_name(self) -> str:
+        """The name of the host that is gone, with another namespace before it."""
+        return self.name if self.space == self.host.namespace else f"{self.space}/{self.name}"
+
+    @property
     def brief(self) -> str:
         """What Ironic has, as a clause."""
         return (
-            f"Ironic still has its MAC address {self.mac} under {self.name}, and no BareMetalHost "
-            "of that name exists"
+            f"Ironic still has its MAC address {self.mac} under {self.old_name}, and no "
+            "BareMetalHost of that name exists"
         )
 
 
@@ -265,7 +276,7 @@ def _conflict(host: Object) -> re.Match[str] | None:
 def record_remedy(record: StaleRecord, cluster: Cluster) -> str:
     """Return what takes the record away, with a command if Ironic is that of OpenShift."""
     rename = (
-        f"enrol the host under its old name {record.name}; delete that object later without "
+        f"enrol the host under its old name {record.old_name}; delete that object later without "
         "touching its finalizer, which removes the record"
     )
     key, value = _IRONIC
@@ -277,6 +288,7 @@ def record_remedy(record: StaleRecord, cluster: Cluster) -> str:
         each.name
         for each in cluster.known(kinds.BARE_METAL_HOST)
         if each.at("status", "provisioning", "state").text in _AT_WORK
+        or each.at("status", "operationalStatus").text == _SERVICED
     )
     later = f", once {names(busy, 80)} {'are' if len(busy) > 1 else 'is'} done" if busy else ""
     way = f"restart Ironic, which makes its records again from the BareMetalHosts{later}"

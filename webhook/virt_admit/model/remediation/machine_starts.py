@@ -178,6 +178,13 @@ class ShortStart(NamedTuple):
     """Whether every Machine of which it is known took longer."""
     seen: bool = False
     """Whether the check has acted on new Machines again and again, which the words say."""
+    may_join: bool = True
+    """False: none of these is known to have become a node, so that another cause may keep them."""
+
+    @property
+    def doubt(self) -> str:
+        """What to do before the time is changed, with a space after; empty: nothing."""
+        return "" if self.may_join else "See why none joins; if slow, "
 
 
 def short_start(
@@ -209,7 +216,7 @@ def short_start(
         took = f"machines that take up to {format_duration(slow.slowest)} here"
         words = f"{limit} is too short for {took} to become a node"
         if gone := looped(obj, cluster):
-            words = f"{words}: {_acted(check, gone, cluster)}"
+            words = f"{words}: {_acted(check, gone, _late(gone, cluster))}"
         certain = bool(gone) or slow.fastest > allowed
         return ShortStart(words, slow.enough, certain, seen=bool(gone))
     if loop := _loop(obj, allowed, limit, cluster):
@@ -331,14 +338,21 @@ def _loop(obj: Object, allowed: int, limit: str, cluster: Cluster) -> ShortStart
     gone = looped(obj, cluster)
     if not gone:
         return None
-    done = _acted(health_checks.view(obj), gone, cluster)
-    words = f"{limit} is too short for a machine to become a node: {done}"
-    return ShortStart(words, _MORE * allowed, certain=True, seen=True)
+    late = _late(gone, cluster)
+    done = _acted(health_checks.view(obj), gone, late)
+    words = (
+        f"{limit} {'is' if late else 'may be'} too short for a machine to become a node: {done}"
+    )
+    return ShortStart(words, _MORE * allowed, certain=True, seen=True, may_join=bool(late))
 
 
-def _acted(check: HealthCheck, gone: Sequence[str], cluster: Cluster) -> str:
+def _late(gone: Sequence[str], cluster: Cluster) -> list[str]:
+    """Return the Machines that had joined when they were deleted: their Nodes are there."""
+    return [name for name in gone if find(cluster, NODE, "", name) is not None]
+
+
+def _acted(check: HealthCheck, gone: Sequence[str], late: Sequence[str]) -> str:
     """Return which new Machines a health check has deleted when their time was over."""
-    late = [name for name in gone if find(cluster, NODE, "", name) is not None]
     joined = f"; {names(late, 60)} had just joined" if late else ""
     acts = "acted on" if check.template.present else "deleted"
     many = f"{len(gone)} new ones after that time ({names(gone, 60)}{joined})"

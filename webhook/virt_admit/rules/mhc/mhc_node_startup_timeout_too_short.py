@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from virt_admit.forecasts.remediation import remediation_steps
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC
 from virt_admit.model.kubernetes.units import SECOND, format_duration
+from virt_admit.model.messages import capital
 from virt_admit.model.remediation import health_checks, machine_starts
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, duration, rule
@@ -69,7 +70,8 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         effect = ", in a loop" if short.seen else f": {_consequence(view)}"
         yield Finding(
             view.startup.path,
-            f"{short.words}{effect}. Use at least {format_duration(short.enough)}.",
+            f"{short.words}{effect}. "
+            f"{capital(f'{short.doubt}use at least {format_duration(short.enough)}.')}",
             value=time,
             max_action=Action.WARN,
         )

@@ -83,8 +83,12 @@ def check(vm: Object, context: Context) -> Findings:
             return
     # checking files alone knows no VM that runs
     from virt_admit.forecasts.drain.starts import start_obstacles  # noqa: PLC0415
+    from virt_admit.forecasts.drain.starts.storage import restored_claims  # noqa: PLC0415
     from virt_admit.forecasts.drain.states import stuck_starts  # noqa: PLC0415
 
+    is_off = halted and not down_vms.halted_by_quota(vm)
+    if is_off and restored_claims.under_way(vm, context.cluster) is None:
+        return  # its owner stopped it after a restore
     if to_start is not None:
         down = start_obstacles.stays_off(vm, vmi, context.cluster) if vmi is not None else None
         if down is not None:

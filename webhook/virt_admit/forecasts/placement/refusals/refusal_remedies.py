@@ -79,7 +79,7 @@ def lasting_remedy(refusals: Mapping[str, str], cluster: Cluster, *, starts: boo
         found = next((cause for cause in causes if cause.startswith(start)), "")
         if found:
             effect = AGAIN if starts else live_updates.effect(cluster)
-            named = found.removeprefix(start).split()[0] if found != start else ""
+            named = next(iter(found.removeprefix(start).split()), "")
             return f"{_room(refusals)}{words.format(named, effect=effect)}"
     return ""
 

@@ -145,7 +145,9 @@ def _short_start(check: HealthCheck, deployment: Object, cluster: Cluster) -> It
         f"MachineDeployment {deployment.full_name} in a loop: {short.words}"
     ) + (f". It has done so with {names(undone)}" if undone and not short.seen else "")
     remedy = typed(
-        f"Set its start-up time-out to {format_duration(short.enough)} or more",
+        capital(
+            f"{short.doubt}set its start-up time-out to {format_duration(short.enough)} or more"
+        ),
         about("edit", check.obj, CAPI_MHC),
     )
     found = Obstacle(reason, remedy, problem_of(ProblemCause.START_TOO_SHORT, check.obj))

@@ -209,7 +209,9 @@ def _naming_sets(cluster: Cluster) -> Mapping[str, Object]:
 
 _SUFFIX: Final = 6
 """Characters that a MachineSet adds to its name, with the hyphen."""
-_ENDING: Final = re.compile(r"-[a-z0-9]{5}")
+_ENDING: Final = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}")
+"""What it adds has no vowels, other than the end of ``worker-spare``
+(kubernetes/apimachinery:pkg/util/rand/rand.go#String)."""
 
 
 def _is_named(node: Object, kind: Kind, cluster: Cluster) -> bool:
