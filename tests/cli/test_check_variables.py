@@ -106,3 +106,28 @@ def test_variables_of_an_openshift_template(check):  # noqa: F811
     )
     code, out, _ = check(template=template)
     assert (code, "the value of ${T}" in out) == (0, True)
+
+
+VM = """\
+apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: "${NAME}", namespace: shop}
+spec:
+  runStrategy: Always
+  template:
+    spec:
+      evictionStrategy: LiveMigrate
+      domain: {devices: {disks: [{name: root, disk: {bus: virtio}}]}, memory: {guest: 1Gi}}
+      volumes: [{name: root, persistentVolumeClaim: {claimName: "${NAME}-root"}}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: "${NAME}-root", namespace: shop}
+spec: {accessModes: [MODE], resources: {requests: {storage: 1Gi}}}
+"""
+
+
+def test_a_claim_that_was_found_is_judged_whatever_its_name_becomes(check):  # noqa: F811
+    rule = "[vm-live-migrate-not-migratable]"
+    assert rule in check(vm=VM.replace("MODE", "ReadWriteOnce"))[1]
+    assert rule not in check(vm=VM.replace("MODE", "ReadWriteMany"))[1]

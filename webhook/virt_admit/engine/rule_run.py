@@ -69,7 +69,7 @@ def run(
     unseen: dict[str, None] | None = None
     try:
         found = rule.check(obj, context)
-        for item in determined(found) if has_variables else found:
+        for item in determined(found, obj, context.cluster) if has_variables else found:
             if limits.expired():
                 break
             if isinstance(item, Unseen):

@@ -15,7 +15,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import PVC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances import vms
 from virt_admit.rule import Finding
 
 _CUT: Final = r"…|\.\.\."
@@ -25,14 +28,31 @@ _VARIABLE: Final = re.compile(
 """A variable, perhaps cut by the message that names it."""
 
 
-def determined(findings: Iterable[Finding | Unseen]) -> Iterator[Finding | Unseen]:
+def determined(
+    findings: Iterable[Finding | Unseen], obj: Object, cluster: Cluster
+) -> Iterator[Finding | Unseen]:
     """Yield the findings on an object of a file, and for one that names a variable that its value
     is not seen.
 
     What is said of a field whatever its value is (that it is deprecated) names none. The field of a
     finding does not decide: a selector holds the value that is wrong, and a reference the name of
-    what does not exist.
+    what does not exist. A claim that was found has the name that its VM gives, whatever that is.
     """
     for finding in findings:
         found = None if isinstance(finding, Unseen) else _VARIABLE.search(finding.message)
+        if found is not None and not isinstance(finding, Unseen):
+            words = finding.message
+            for name in _found_names(obj, cluster):
+                words = words.replace(name, "")
+            found = _VARIABLE.search(words)
         yield Unseen(f"the value of {found[0]}") if found is not None else finding
+
+
+def _found_names(obj: Object, cluster: Cluster) -> list[str]:
+    """Return the names with a variable that the object, its data volumes and the claims beside it
+    have, the longest first.
+    """
+    volumes = vms.vm_spec(obj)["dataVolumeTemplates"].items()
+    claims = (each.name for each in cluster.known(PVC, obj.namespace))
+    names = {obj.name, *claims, *(each.at("metadata", "name").text or "" for each in volumes)}
+    return sorted((name for name in names if _VARIABLE.search(name)), key=len, reverse=True)

@@ -340,9 +340,7 @@ def _loop(obj: Object, allowed: int, limit: str, cluster: Cluster) -> ShortStart
         return None
     late = _late(gone, cluster)
     done = _acted(health_checks.view(obj), gone, late)
-    words = (
-        f"{limit} {'is' if late else 'may be'} too short for a machine to become a node: {done}"
-    )
+    words = f"{limit} {'is' if late else 'may be'} too short for a machine to become a node: {done}"
     return ShortStart(words, _MORE * allowed, certain=True, seen=True, may_join=bool(late))
 
 
