@@ -4,11 +4,13 @@ import pytest
 
 from tests.builders import manifest, owned_by, vm, vmi
 from tests.for_each import for_each
-from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.drain import drain_plan, vm_outcomes
 from virt_admit.forecasts.drain.guests import ending_guests
 from virt_admit.forecasts.outage import lost_vms
+from virt_admit.forecasts.upgrade import vm_interruptions
 from virt_admit.model.evidence import complaints
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.reports.drain import report
 
 NOW = "2027-03-01T12:00:00Z"
 ASKED = "2027-03-01T11:36:00Z"
@@ -93,6 +95,39 @@ def test_a_forced_stop_changes_no_run_strategy_and_cancels_no_restart(strategy, 
 def test_guests_of_which_nothing_is_said(subject, reports):
     assert found(subject, reports=reports) is None
     assert list(ending_guests.notes(known(subject, reports=reports))) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "agent", "late"),
+    [
+        ("2027-03-01T11:36:00Z", True, False),  # 24 of 60 minutes, as for updates of Windows
+        ("2027-03-01T11:25:00Z", True, True),  # more than half of its time
+        ("2027-03-01T11:52:00Z", False, False),  # 8 minutes
+        ("2027-03-01T11:48:00Z", False, True),  # it may not notice the request
+    ],
+)
+def test_a_guest_that_may_still_need_its_time_is_left_alone(asked, agent, late):
+    subject = stopping(asked, agent=agent)
+
+    assert bool(list(ending_guests.notes(known(subject)))) is late
+    assert (FORCED in found(subject).remedy) is late
+    assert "or wait until then: virtctl console" in found(subject).remedy
+
+
+@pytest.mark.parametrize(
+    ("strategy", "requested", "costs"),
+    [("Halted", False, False), ("Halted", True, True), ("RerunOnFailure", False, True)],
+)
+def test_what_its_owner_stops_is_no_cost_of_a_drain(strategy, requested, costs):
+    requests = {"harvesterhci.io/drain-requested": "true"} if requested else {}
+    node = manifest("v1", "Node", "a", metadata={"annotations": requests})
+    items = [stopping(), node, vm(runStrategy=strategy)]
+    plan = drain_plan.plan(Snapshot(items, complete=["*"], time=NOW))
+
+    (row,) = plan.having(vm_outcomes.VmOutcome.STOPS)
+    assert row.by_owner is not costs
+    assert report.verdict(plan).costs is costs
+    assert vm_interruptions.shutdowns(row, 0, reached=True) == costs
 
 
 def test_no_verb_tells_to_run_what_was_stopped():

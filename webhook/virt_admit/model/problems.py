@@ -50,6 +50,8 @@ class ProblemCause(enum.StrEnum):
     NO_OTHER_NODE = "NoOtherNode"
     NO_NODE_READY = "NoNodeReady"
     NO_ROOM = "NoRoom"
+    NODE_COMING = "NodeBeingAdded"
+    """The same, while the cluster-autoscaler adds a node."""
     NO_TARGET = "NoTargetNode"
     HOST_MODEL = "HostModelUnavailable"
     CLAIM_BROKEN = "ClaimNotMountable"

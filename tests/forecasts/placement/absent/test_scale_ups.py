@@ -7,6 +7,7 @@ from tests.healthy.clusters import plain
 from tests.healthy.parts import ago, obj
 from tests.incidents.machines import event, find
 from tests.incidents.starts import starting
+from virt_admit.model.problems import ProblemCause
 
 BEGIN = "pod didn't trigger scale-up: "
 LABELS = "3 node(s) didn't match Pod's node affinity/selector"
@@ -284,14 +285,64 @@ def test_an_older_node_is_not_that_of_a_scale_up():
 
 @pytest.mark.parametrize(
     "scaled",
-    [{"times": 1}, {"begun": 10}, {"last": 3_000}, {"items": [joined(30)]}],
-    ids=["once", "just begun", "long ago", "a node came, which others took"],
+    [{"begun": 10}, {"last": 3_000}, {"times": 1, "last": 960}, {"items": [joined(30)]}],
+    ids=["just begun", "long ago", "once", "a node came, which others took"],
 )
 def test_a_scale_up_may_succeed(scaled):
     found = tried(**scaled)
 
     assert "autoscaler" not in found.reason
     assert found.reason.endswith("It starts by itself once there is room")
+
+
+COMING = {"times": 1, "begun": 14, "last": 840}
+
+
+def new(name="w-9", made=13, **status):
+    found = machine(name, **status)
+    found["metadata"]["creationTimestamp"] = ago(minutes=made)
+    return found
+
+
+def test_the_node_of_a_scale_up_is_waited_for():
+    found = tried(**COMING)
+
+    assert found.reason == (
+        "it waits for the node that the cluster-autoscaler has been adding for 14 min "
+        "(MachineSet/mapi/w 3->4 (max: 8)). It starts by itself once there is room"
+    )
+    assert found.remedy.startswith("wait for that node. If it does not come within 30 min, see the")
+    assert found.cause == ProblemCause.NODE_COMING
+
+
+def test_the_machine_of_a_scale_up_has_longer():
+    found = tried(**COMING | {"last": 1_500}, items=[new(made=25), host("h1", "w-9")])
+
+    assert "Machine mapi/w-9 has no node for 25 min" in found.reason
+    assert found.remedy.endswith("kubectl describe machines.machine.openshift.io w-9 -n mapi")
+
+
+@pytest.mark.parametrize(
+    ("scaled", "items"),
+    [
+        (COMING, [joined(5)]),
+        (COMING | {"last": 1_860}, [new(made=30), host("h1", "w-9")]),
+        (COMING, [new(**FAILED), host("h1", "w-9")]),
+        (COMING, [new(), host("h1", "w-0")]),
+        (COMING | {"last": 1_500}, [new("x-9", made=25), host("h1", "x-9")]),
+        (COMING | {"last": 1_500}, [new(made=600), host("h1", "w-9")]),
+    ],
+    ids=[
+        "a node came",
+        "too long",
+        "failed",
+        "no host",
+        "of another group",
+        "older than the scale-up",
+    ],
+)
+def test_a_node_that_may_not_come_is_not_waited_for(scaled, items):
+    assert tried(**scaled, items=items).cause != ProblemCause.NODE_COMING
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,10 @@ from virt_admit.forecasts.placement import candidates, no_target, quotas, start_
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, gather
-from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, RESOURCE_QUOTA, VMI, VMIM, Kind
+from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
-from virt_admit.model.kubevirt.instances import disruption_budgets, node_local_volumes, vmis, vms
+from virt_admit.model.kubevirt.instances import disruption_budgets, node_local_volumes, vmis
 from virt_admit.model.kubevirt.settings import parallel_migrations, removed_operators
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
@@ -103,6 +103,8 @@ class Forecast:
     """Whether a VM that is shut down may not start elsewhere, as its reason says."""
     unless: str = ""
     """When the VM stays off after all; empty: the outcome is certain."""
+    by_owner: bool = False
+    """Whether its owner stops the VM, so that it goes off without a drain, too."""
 
     @property
     def placement(self) -> Placement:
@@ -133,6 +135,7 @@ class _Verdict(NamedTuple):
     may_stop: bool = False
     problems: tuple[Problem, ...] = ()
     doubtful: bool = False
+    by_owner: bool = False
 
     @classmethod
     def blocks(cls, problem: Problem, reason: str = "", more: Iterable[Problem] = ()) -> _Verdict:
@@ -245,7 +248,8 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
     problems = tuple(or_stays(problem, vmi, state, cluster) for problem in typed_ones)
     remedy = problems[0].remedy if problems else verdict.remedy
     rest = verdict.unseen, verdict.may_stop, state, problems, verdict.doubtful
-    return Forecast(vmi, verdict.outcome, verdict.reason, remedy, target, *rest)
+    by_owner = verdict.by_owner
+    return Forecast(vmi, verdict.outcome, verdict.reason, remedy, target, *rest, by_owner=by_owner)
 
 
 def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdict:
@@ -256,7 +260,8 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if ends is not None:
         lost = not vmi.deleted and state.state is State.GONE
         verdict = _shut_down(vmi, cluster, find, ends.reason, lost=lost)
-        return verdict._replace(remedy=ends.remedy or verdict.remedy)
+        by_owner = ending_guests.is_by_owner(vmi, cluster)
+        return verdict._replace(remedy=ends.remedy or verdict.remedy, by_owner=by_owner)
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)
     evicted = vm_problems.with_mover(vmi_evictions.reaction(vmi, cluster), vmi, cluster)
@@ -334,7 +339,7 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     if not state.placed:
         if unsure := migration_doubts.of_target(find(True), cluster):
             return _Verdict(VmOutcome.UNKNOWN, f"{why}, but {unsure.reason}", unsure.remedy)
-        for unread in _unread(vmi, find(True).placement, cluster):
+        for unread in vm_problems.unread(vmi, find(True).placement, cluster):
             raise Unseen(unread)
     effect = None if why == ASKED else migration_doubts.side_effect(vmi, state, cluster)
     said, remedy = (f", but {effect.reason}", effect.remedy) if effect else ("", "")
@@ -409,27 +414,6 @@ def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Prob
         lambda: rejected_targets.blocking(vmi, find(True), cluster),
         lambda: quotas.refusal(vmi, cluster),
     )
-
-
-def _unread(vmi: Object, placement: Placement, cluster: Cluster) -> Iterator[str]:
-    """Yield what could not be read although it may keep a VMI from migrating."""
-    if not placement.is_certain and not placement.has_candidate:
-        yield from placement.unseen
-        yield from (f"room on node {name}" for name in placement.undetermined)
-        yield str(NODE)
-    for kind in (LIMIT_RANGE, RESOURCE_QUOTA, VMIM):
-        unseen = cluster.cached(_unread_in)(kind, vms.namespace_of(vmi))
-        if unseen:
-            yield unseen
-
-
-def _unread_in(cluster: Cluster) -> Callable[[Kind, str], str]:
-    """Return what could not be read if more objects of a kind may exist in a namespace; empty:
-    all are known.
-
-    A namespace is listed once for all of its VMs.
-    """
-    return functools.cache(lambda kind, namespace: gather(cluster.list(kind, namespace))[1])
 
 
 def _shut_down(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain import typed_remedies
@@ -12,8 +13,8 @@ from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
 from virt_admit.forecasts.placement.components.longhorn import engine_limits
 from virt_admit.model.commands import typed, virtctl
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import PVC
+from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PVC, RESOURCE_QUOTA, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability, migration_timeouts, vmis, vms
@@ -22,6 +23,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
+from virt_admit.model.scheduler.pod_placement import Placement
 
 READS: Final = union(
     migratability.READS,
@@ -195,3 +197,24 @@ def slow_copy(remedy: str, vmi: Object, cluster: Cluster) -> str:
     alone = "; or set it in a MigrationPolicy that selects this VM alone"
     own = "" if migration_timeouts.policy(vmi, cluster) is not None else alone
     return typed(f"{remedy}{own}", typed_remedies.edit_limits(vmi, cluster))
+
+
+def unread(vmi: Object, placement: Placement, cluster: Cluster) -> Iterator[str]:
+    """Yield what could not be read although it may keep a VMI from migrating."""
+    if not placement.is_certain and not placement.has_candidate:
+        yield from placement.unseen
+        yield from (f"room on node {name}" for name in placement.undetermined)
+        yield str(NODE)
+    for kind in (LIMIT_RANGE, RESOURCE_QUOTA, VMIM):
+        unseen = cluster.cached(_unread_in)(kind, vms.namespace_of(vmi))
+        if unseen:
+            yield unseen
+
+
+def _unread_in(cluster: Cluster) -> Callable[[Kind, str], str]:
+    """Return what could not be read if more objects of a kind may exist in a namespace; empty:
+    all are known.
+
+    A namespace is listed once for all of its VMs.
+    """
+    return functools.cache(lambda kind, namespace: gather(cluster.list(kind, namespace))[1])

@@ -123,9 +123,9 @@ def _sorted(plan: Plan) -> Sequence[Forecast]:
 
 def shutdowns(row: Forecast, moves: int, *, reached: bool) -> int:
     """Return how often the VM is shut down: at each move,
-    or once where it does not start on another node.
+    or once where it does not start on another node. What its owner stops does not count.
     """
-    if row.outcome not in SHUT_DOWN:
+    if row.outcome not in SHUT_DOWN or row.by_owner:
         return 0
     return moves if row.outcome is VmOutcome.RESTARTS else int(reached)
 

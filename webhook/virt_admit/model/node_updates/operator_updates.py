@@ -330,31 +330,18 @@ def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
     names = dict.fromkeys(
         (subscription.at("status", "currentCSV").text, installed)
     )  # the new one knows what it waits for
-    found = (find(cluster, _CSV, subscription.namespace, name) for name in names)
-    for csv in filter(None, found):
+    found = [find(cluster, _CSV, subscription.namespace, name) for name in names]
+    known = [each for each in found if each is not None and _phase(each) in _PHASES]
+    for csv in known:
         status = csv["status"]
-        phase = status["phase"].text or ""
-        if phase not in _PHASES:
-            continue
+        if _phase(csv) in _REPLACED and csv is not known[0]:
+            continue  # the new one tells it
         if status["reason"].text == _NOT_UPGRADEABLE and (
             held := _refused(subscription, csv, cluster)
         ):
             yield held
-        elif _is_long(_unready_since(status), cluster):
-            telling = _successor(subscription, csv, cluster) if phase == _REPLACED else csv
-            yield _unready(telling, status["lastTransitionTime"].text, cluster)
-
-
-_REPLACED: Final = "Replacing"
-
-
-def _successor(subscription: Object, csv: Object, cluster: Cluster) -> Object:
-    """Return the ClusterServiceVersion that tells what one waits for that is being replaced: the
-    new one, if it is not ready. OLM tries it again, so that its own state may be young."""
-    current = subscription.at("status", "currentCSV").text
-    new = find(cluster, _CSV, csv.namespace, current) if current != csv.name else None
-    is_telling = new is not None and new.at("status", "phase").text in _PHASES
-    return new if new is not None and is_telling else csv
+        elif since := next((x for x in _unready_since(csv, known) if _is_long(x, cluster)), None):
+            yield _unready(csv, since, cluster)
 
 
 def _unready(csv: Object, since: str | None, cluster: Cluster) -> _Fault:
@@ -364,7 +351,7 @@ def _unready(csv: Object, since: str | None, cluster: Cluster) -> _Fault:
     missing = "; ".join(_unmet(status["requirementStatus"]))
     ends = f"Install what is missing ({missing})" if missing else "End what it reports"
     described = typed(f"{ends}, after which OLM goes on", about("describe", csv, _CSV))
-    told = f"ClusterServiceVersion {csv.full_name} {_PHASES[status['phase'].text or '']}"
+    told = f"ClusterServiceVersion {csv.full_name} {_PHASES[_phase(csv)]}"
     said = f"{words}{f' ({missing})' if missing else ''}"
     cause, remedy = _unplaced(words, csv, cluster)
     return _Fault(told, said, since, remedy or _of_words(words, csv) or described, cause)
@@ -429,24 +416,40 @@ def _not_upgradeable(subscription: Object, cluster: Cluster) -> Iterator[_Fault]
         yield _Fault(title, refused.reason, status["lastUpdated"].text, refused.remedy)
 
 
-def _unready_since(status: Field) -> str | None:
-    """Return since when a ClusterServiceVersion has not succeeded:
+def _unready_since(csv: Object, known: Sequence[Object]) -> Iterator[str | None]:
+    """Yield since when a ClusterServiceVersion has not succeeded, or another one waits for that:
     between two tries its phase changes.
+
+    OLM gives an installation up after 5 minutes, and begins it again
+    (operator-lifecycle-manager:pkg/controller/operators/olm/operator.go#transitionCSVState). The
+    release that it replaces is Replacing from the begin to the end of every update.
     """
+    status = csv["status"]
     since = status["lastTransitionTime"].text
+    replaced = [each for each in known if _phase(each) in _REPLACED]
+    if csv in replaced:  # it had succeeded before that
+        yield since
+        return
     for each in reversed(list(status["conditions"].items())):
         if each["phase"].text == "Succeeded":
             break
         since = each["lastTransitionTime"].text or since
-    return since
+    yield since
+    yield from (each["status"]["lastTransitionTime"].text for each in replaced)
 
 
+def _phase(csv: Object) -> str:
+    return csv.at("status", "phase").text or ""
+
+
+_REPLACED: Final = ("Replacing", "Deleting")
+"""Phases of the old release of an update: its successor says how the update goes."""
 _PHASES: Final = {
     "Failed": "failed",
     "Pending": "stays Pending",
     "InstallReady": "stays InstallReady",
     "Installing": "stays Installing",
-    _REPLACED: "stays Replacing",
+    "Replacing": "stays Replacing",
     "Deleting": "stays Deleting",
     "Unknown": "is Unknown",
 }

@@ -268,7 +268,7 @@ def verdict(plan: Plan) -> DrainVerdict:
     """Return whether the nodes of a plan can be drained, what keeps them,
     and which VMs pay for it.
     """
-    drained = len(plan.having(VmOutcome.STOPS))
+    drained = sum(not row.by_owner for row in plan.having(VmOutcome.STOPS))
     stops = drained if plan.stopped is None else plan.stopped
     cost = words.cost(stops, drained)
     blocked = [node for node in plan.nodes if node.drainable is False]

@@ -104,6 +104,7 @@ _NOT_BY_EDIT: Final = frozenset(
     (
         *(ProblemCause.COMPONENT, ProblemCause.NOT_REPORTED),
         *(ProblemCause.NO_ROOM, ProblemCause.NO_NODE_READY, ProblemCause.NO_TARGET),
+        ProblemCause.NODE_COMING,
     )
 )
 """Causes that an edit of the object itself does not end."""

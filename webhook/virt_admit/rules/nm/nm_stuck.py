@@ -2,23 +2,32 @@
 
 **Why.** The operator evicts the pods of the node again and again. While one pod refuses, the node
 stays cordoned, its maintenance does not begin, and an upgrade that waits for the node does not
-continue.
+continue. In the first 10 minutes that is usual: the operator drains in rounds of 30 seconds, and a
+live migration takes longer than one. A webhook that denies evictions is told at once.
 
 **Fix.** ``status.lastError`` and ``status.pendingPods`` name what refuses: run
 ``virt-admit drain NODE`` for the remedy. To give up, delete the NodeMaintenance, which also
 uncordons the node.
 """
 
+from datetime import timedelta
+from typing import Final
+
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.evidence.writes import eviction_answers
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT
 from virt_admit.model.messages import count, cut_middle, names
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule
 
+_USUAL: Final = timedelta(minutes=10)
+"""The operator reports an error after each round of 30 s while VMs migrate."""
+
 
 @rule(
     kinds=(NM, NM_KUBEVIRT),
+    reads=clock.READS,
     action=Action.WARN,
     urgency=Urgency.STUCK,
     event="DrainBlocked",
@@ -29,13 +38,17 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
             "nodemaintenance_types.go#NodeMaintenanceStatus"
         ),
         "medik8s/node-maintenance-operator:controllers/nodemaintenance_controller.go#Reconcile",
+        "medik8s/node-maintenance-operator:controllers/nodemaintenance_controller.go#onReconcileError",
     ),
 )
-def check(obj: Object, _context: Context) -> Findings:
+def check(obj: Object, context: Context) -> Findings:
     hang = maintenance.hang(obj)
     if hang is None:
         return
     by = _refusing(hang.error)
+    may_go_on = hang.phase == "Running" and not by
+    if may_go_on and not clock.is_overdue(obj.created, _USUAL, context.cluster):
+        return
     if hang.pending:
         width = 60 if by else 160
         what = f"{by}{count(len(hang.pending), 'pod')} left: {names(hang.pending, width)}"

@@ -13,7 +13,8 @@ does so, too, for a restore, which starts the VM once its new claims are bound. 
 
 **Fix.** Remove what the finding names. After a copy that did not end, name the former claim in the
 VM again: the copy lacks data. Do not start the VM with the copy, and do not remove
-``updateVolumesStrategy`` before that.
+``updateVolumesStrategy`` before that. While the cluster-autoscaler adds a node for the VM, that is
+audited: there is nothing to do but to wait.
 """
 
 import itertools
@@ -27,7 +28,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.reads import CONDITIONS, LateReads, Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, lifecycle, vms
-from virt_admit.model.problems import Problem, problem_of
+from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Urgency, rule
 
 _FIRST_WAY: Final = re.compile(
@@ -103,6 +104,7 @@ def check(vm: Object, context: Context) -> Findings:
     yield Finding(
         field.path,
         message,
+        max_action=Action.AUDIT if stuck.cause == ProblemCause.NODE_COMING else Action.DENY,
         value=stuck.reason,
         problem=problem_of(stuck.cause, vm),
         command=shown_command(stuck, message, vm),

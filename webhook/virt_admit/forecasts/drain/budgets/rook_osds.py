@@ -10,10 +10,10 @@ rook/rook:pkg/operator/ceph/disruption/clusterdisruption/osd.go#reconcilePDBsFor
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.budgets import pod_budgets
+from virt_admit.forecasts.drain.budgets import pod_budgets, unhealthy_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     OperatorAnswer,
@@ -37,8 +37,9 @@ from virt_admit.model.messages import capital, names
 READS: Final = union(
     clock.READS,
     admission_policies.READS,
+    unhealthy_pods.READS,
     {
-        CEPH_CLUSTER: ("status.ceph.health", "status.ceph.details"),
+        CEPH_CLUSTER: ("status.ceph.health", "status.ceph.details", "status.phase"),
         DEPLOYMENT: ("metadata.labels", "status.readyReplicas"),
         NODE: ("spec.unschedulable", *CONDITIONS),
         POD: ("metadata.labels", "metadata.creationTimestamp", "spec.nodeName", *CONDITIONS),
@@ -71,6 +72,8 @@ def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
     elsewhere = [pod for pod in osds if pod.labels[label] not in blocked]
     where = names(sorted({pod.labels[label] for pod in elsewhere})) or "another failure domain"
     failed = [pod for pod in _down(elsewhere) if _has_failed(pod, eviction)]
+    if starting := _starting(failed, osds, label, eviction):
+        return starting
     if failed:
         osds_down = _named(failed)
         reason = (
@@ -93,6 +96,57 @@ def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
     return OperatorAnswer(Way.NOW, reason, remedy, away)
 
 
+def _starting(
+    failed: Sequence[Object], osds: Sequence[Object], label: str, eviction: PodEviction
+) -> OperatorAnswer | None:
+    """Return that the OSDs which are down only start, as while Rook updates them one after the
+    other; None: that may not be all.
+
+    Rook writes budgets of 0 whenever an OSD is down and data is not clean, and removes them itself
+    (#reconcilePDBsForOSDs), also after its own restart of an OSD
+    (:pkg/operator/ceph/cluster/osd/update.go#updateExistingOSDs).
+    """
+    cluster, down = eviction.cluster, _down(osds)
+    if not failed or len(down) != len(failed) or not _is_updating(eviction):
+        return None
+    if not all(unhealthy_pods.has_just_begun(each, cluster) for each in failed):
+        return None
+    numbers = set(map(_number, failed))
+    domains = {pod.labels[label] for pod in failed}
+    without = (each for each in _stopped(domains, label, eviction) if _number(each) not in numbers)
+    if unlisted(cluster, DEPLOYMENT) or any(True for _ in without):
+        return None
+    first = min(failed, key=lambda pod: pod.created)
+    age = clock.duration(clock.age(first, cluster) or datetime.timedelta())
+    the_first = "the first pod" if len(failed) > 1 else "its pod"
+    reason = (
+        f"Rook removes it once {_named(failed)} on {names(_hosts(failed))} is up and data is "
+        f"clean: {the_first} was created only {age} ago"
+    )
+    return OperatorAnswer(Way.WAITS, reason)
+
+
+def _is_updating(eviction: PodEviction) -> bool:
+    """Return whether a budget of 0 is young, or Rook goes through its OSDs, and no data is lost.
+
+    An older budget is of OSDs that were down before: the start of one then says nothing.
+    """
+    found = list(eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace))
+    if any(map(refusing_storage.lacks_data, found)):
+        return False
+    updating = any(each.at("status", "phase").text == _PROGRESSING for each in found)
+    return updating or _is_young(eviction)
+
+
+def _is_young(eviction: PodEviction) -> bool:
+    age = clock.age(eviction.budget, eviction.cluster)
+    is_exact = clock.exact(eviction.cluster) is not None
+    return is_exact and age is not None and age <= unhealthy_pods.USUAL
+
+
+_PROGRESSING: Final = "Progressing"
+
+
 def _down(osds: Iterable[Object]) -> list[Object]:
     """Return the pods of OSDs that are down: no pod of them is ready. One that its node does not
     end any more says nothing about the OSD.
@@ -108,15 +162,18 @@ def _number(osd: Object) -> str:
 
 def _are_up(osds: Sequence[Object], label: str, eviction: PodEviction) -> bool:
     """Return whether all OSDs of the failure domains of these are up, also those without a pod."""
-    domains = {pod.labels[label] for pod in osds}
-    stopped = (
-        each
-        for each in eviction.cluster.known(DEPLOYMENT)
-        if each.namespace == eviction.budget.namespace and each.labels.get(label) in domains
-        if not each.at("status", "readyReplicas").integer
-    )
+    stopped = _stopped({pod.labels[label] for pod in osds}, label, eviction)
     unseen = unlisted(eviction.cluster, DEPLOYMENT)
     return bool(osds) and not unseen and not _down(osds) and not any(True for _ in stopped)
+
+
+def _stopped(domains: Collection[str], label: str, eviction: PodEviction) -> Iterator[Object]:
+    """Yield the Deployments of OSDs in these failure domains that have no ready pod."""
+    for each in eviction.cluster.known(DEPLOYMENT):
+        is_ready = bool(each.at("status", "readyReplicas").integer)
+        is_here = each.namespace == eviction.budget.namespace
+        if is_here and each.labels.get(label) in domains and not is_ready:
+            yield each
 
 
 def _outdated(where: str, down: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
@@ -132,6 +189,8 @@ def _outdated(where: str, down: Sequence[Object], eviction: PodEviction) -> Oper
     begin = f"Rook has written it for the time without {where}{kept}, whose OSDs are up again"
     if not down:
         reason = f"{begin}, and removes it once Ceph's data is clean"
+        if _is_young(eviction):
+            return OperatorAnswer(Way.WAITS, reason)
         return OperatorAnswer(Way.NOW, reason, "Wait for that, and see in Ceph what prevents it.")
     osds = _placed(down, eviction.cluster)
     checks = sorted(

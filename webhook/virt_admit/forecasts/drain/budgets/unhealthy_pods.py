@@ -52,7 +52,7 @@ _OF_MAINTENANCE: Final = {"key": "medik8s.io/drain", "operator": "Exists"}
 (medik8s/node-maintenance-operator:internal/controller/taint.go).
 """
 _SHOWN: Final = 120
-_USUAL: Final = timedelta(minutes=5)
+USUAL: Final = timedelta(minutes=5)
 """A pod that takes longer than this to become ready may never do so."""
 _REPLACED: Final = timedelta(minutes=20)
 """Rook has replaced a monitor by then, and an autoscaler has added a node."""
@@ -233,7 +233,7 @@ def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
     found = [each for each in _unhealthy(pod, budget, cluster) if not each.deleted]
     if not found or not pod_budgets.suffices(budget, len(found)):
         return ""
-    if not all(_has_just_begun(each, cluster) for each in found):
+    if not all(has_just_begun(each, cluster) for each in found):
         return ""
     first = min(found, key=lambda each: each.created)
     age = clock.duration(clock.age(first, cluster) or timedelta())
@@ -243,7 +243,7 @@ def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
     )
 
 
-def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
+def has_just_begun(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod starts on a node that works,
     within the usual time and for the first time.
     """
@@ -255,7 +255,7 @@ def _has_just_begun(pod: Object, cluster: Cluster) -> bool:
         works
         and clock.exact(cluster) is not None
         and age is not None
-        and age <= _USUAL
+        and age <= USUAL
         and not any(counts)
     )
 

@@ -42,6 +42,8 @@ READS: Final[Reads] = union(
 )
 _USUAL: Final = timedelta(minutes=5)
 """Most guests shut down in less."""
+_LONG: Final = timedelta(minutes=10)
+"""What lasts for less is not told as something that lasts."""
 _FIELD: Final = "terminationGracePeriodSeconds"
 _KEEPING: Final = frozenset(("Halted", "Manual", "RerunOnFailure"))
 """Run strategies that ``virtctl stop --force`` leaves as they are, and that start no VM again."""
@@ -83,12 +85,32 @@ def of_stopped(vmi: Object, cluster: Cluster) -> Problem:
     return Problem(words, remedy)
 
 
+def is_by_owner(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether the owner of a VM stops it for good, so that no drain takes it away."""
+    vm = vmis.known_vm(vmi, cluster) if vmi.deleted else None
+    halted = vm is not None and vms.run_strategy(vms.vm_spec(vm)) == "Halted"
+    return halted and not harvester_maintenance.may_have_stopped(vmi, cluster)
+
+
 def notes(cluster: Cluster) -> Iterator[ReportedProblem]:
-    """Yield the guests that have not shut down for long."""
+    """Yield the guests that have not shut down for long.
+
+    One that can notice the request has half of its time: an owner who gives a guest half an hour
+    expects it to need minutes, as for the updates of Windows.
+    """
     for vmi in sorted(cluster.known(VMI), key=lambda each: each.full_name):
-        if (found := problem(vmi, cluster)) is not None:
+        if (found := problem(vmi, cluster)) is not None and _is_late(vmi, cluster):
             text = f"{found.reason}. {capital(found.remedy)}"
             yield ReportedProblem(VMI.kind, vms.namespace_of(vmi), vmi.name, text, None)
+
+
+def _is_late(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether a guest takes long, and may not notice the request or has used half of its
+    time.
+    """
+    half = timedelta(seconds=vmis.grace_seconds(vmi)) / 2
+    least = _LONG if _why(vmi) else max(half, _LONG)
+    return clock.has_lasted(vmi.metadata["deletionTimestamp"].text, least, cluster)
 
 
 def _why(vmi: Object) -> str:
@@ -108,7 +130,7 @@ def _remedy(vmi: Object, cluster: Cluster) -> str:
     console = shell("virtctl", "console", name, "-n", namespace)
     inside = "shut it down from inside, or wait until then"
     vm = vmis.known_vm(vmi, cluster)
-    if vm is None:
+    if vm is None or not _is_late(vmi, cluster):
         return typed(inside, console)
     later = f"if it never needs that long, set a shorter {_FIELD} in the template of VM {vm.name}"
     if not vmi.is_true("AgentConnected"):

@@ -405,6 +405,11 @@ def _other(
             return Problem(f"{reason}. {ends}", typed(found.remedy, found.command), found.cause)
         remedy = f"{unscaled.remedy}; or {found.remedy}" if unscaled.remedy else found.remedy
         return Problem(f"{reason}. {_STAYS}", typed(remedy, unscaled.command), found.cause)
+    lacks_room = found.cause == ProblemCause.NO_ROOM and tried is None and unscaled is None
+    coming = scale_ups.coming(pod, cluster) if lacks_room else None
+    if coming is not None:
+        remedy = typed(coming.remedy, coming.command)
+        return coming._replace(reason=f"{coming.reason}. {ends}", remedy=remedy)
     remedy = typed(found.remedy, found.command)
     if tried is not None and not found.command and found.cause == ProblemCause.NO_ROOM:
         remedy = typed(tried.remedy or scale_ups.SEE_WHY, scale_ups.SHOWN, f"or {found.remedy}")

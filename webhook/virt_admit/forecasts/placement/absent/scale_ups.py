@@ -19,19 +19,28 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import shell
+from virt_admit.model import machine_nodes
+from virt_admit.model.commands import about, shell
 from virt_admit.model.kubernetes import clock, events, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
-from virt_admit.model.kubernetes.kinds import MACHINE_AUTOSCALER, MACHINE_SET, NODE, POD
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
+    MACHINE,
+    MACHINE_AUTOSCALER,
+    MACHINE_SET,
+    NODE,
+    POD,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import fields, find_named, grouped
 from virt_admit.model.messages import cut_middle, names
-from virt_admit.model.problems import Problem
-from virt_admit.model.remediation import bare_metal
+from virt_admit.model.problems import Problem, ProblemCause
+from virt_admit.model.remediation import bare_metal, machine_starts
 
 READS: Final[Reads] = union(
     bare_metal.HOST_READS,
+    machine_starts.READS,
     {
         NODE: ("metadata.creationTimestamp",),
         POD: ("metadata.creationTimestamp",),
@@ -194,6 +203,77 @@ def _may_have_come(lasts: timedelta, cluster: Cluster) -> bool:
 _OFTEN: Final = 3
 _MACHINE_SET: Final = re.compile(r"MachineSet/([a-z0-9-]{1,63})/")
 _SCALED: Final = re.compile(r"\[\{(.{1,400}?)\}\]")
+
+
+def coming(pod: Object | None, cluster: Cluster) -> Problem | None:
+    """Return that the cluster-autoscaler adds a node for a pod, which is on its way; None: it does
+    not, has tried it often, or the node should have come.
+
+    It waits for a node itself, by default 15 minutes. A Machine that does not say that it failed,
+    and lacks no host, is given more, as bare metal needs it.
+    """
+    place = (pod.namespace, pod.name) if pod is not None else None
+    found = entry(cluster, _triggers, place) if place else None
+    newest = entry(cluster, _newest, place) if place else None
+    if not found or newest is None or newest["reason"].text == _NOT:
+        return None
+    groups = _SCALED.search(events.message(found[-1]))
+    since = clock.elapsed(events.time_of(found[-1]), cluster)
+    if groups is None or since is None or sum(map(events.times_of, found)) >= _OFTEN:
+        return None
+    machine = _machine_of(groups[1], since, cluster)
+    late = machine_starts.described(machine, cluster) if machine is not None else None
+    if since > (_PROVISIONED if late is None else _OF_MACHINE):
+        return None
+    if late is None and _may_have_come(since, cluster):
+        return None
+    if late is not None and (machine_starts.failure(late.machine) or late.shortage is not None):
+        return None
+    why = f": {late.why}" if late is not None else ""
+    words = (
+        f"it waits for the node that the cluster-autoscaler has been adding for "
+        f"{clock.duration(since)} ({cut_middle(groups[1], _LONGEST)}{why})"
+    )
+    wait = f"wait for that node. If it does not come within {clock.duration(_OF_MACHINE)}, "
+    if late is None:
+        remedy = f"{wait}see the log of the cluster-autoscaler"
+        return Problem(words, remedy, ProblemCause.NODE_COMING, command=SHOWN)
+    kind = kinds.of(late.machine) or CAPI_MACHINE
+    command = about("describe", late.machine, kind)
+    remedy = f"{wait}see what its Machine waits for"
+    return Problem(words, remedy, ProblemCause.NODE_COMING, command=command)
+
+
+def _machine_of(scaled: str, since: timedelta, cluster: Cluster) -> Object | None:
+    """Return the Machine without a node that a scale-up has made; None: none is known."""
+    group = _MACHINES.match(scaled)
+    if group is None:
+        return None
+    machines = (
+        each
+        for kind in (CAPI_MACHINE, MACHINE)
+        for each in cluster.known(kind, group[1])
+        if each.name.startswith(f"{group[2]}-") and not each.deleted
+        if not machine_nodes.node_name(each, cluster)
+    )
+    made = (each for each in machines if clock.has_lasted(each.created, timedelta(), cluster))
+    return max(
+        (each for each in made if (clock.age(each, cluster) or timedelta()) <= since + _SOON),
+        key=lambda each: each.created,
+        default=None,
+    )
+
+
+_MACHINES: Final = re.compile(r"Machine(?:Deployment|Set)/([a-z0-9-]{1,63})/([a-z0-9.-]{1,253})")
+"""How Cluster API names a node group
+(kubernetes/autoscaler:cluster-autoscaler/cloudprovider/clusterapi/
+clusterapi_unstructured.go#ID).
+"""
+_PROVISIONED: Final = timedelta(minutes=15)
+"""Its --max-node-provision-time (kubernetes/autoscaler:cluster-autoscaler/FAQ.md)."""
+_OF_MACHINE: Final = timedelta(minutes=30)
+_SOON: Final = timedelta(minutes=2)
+"""The event is written about when the Machine is made."""
 
 
 def _triggers(cluster: Cluster) -> Mapping[tuple[str, str], list[Object]]:

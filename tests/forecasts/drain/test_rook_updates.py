@@ -1,0 +1,79 @@
+"""Budgets of 0 that Rook writes while it updates its OSDs one after the other."""
+
+import pytest
+
+from tests.forecasts.drain import operator_clusters as world
+from tests.forecasts.drain.test_operator_budgets import CEPH, OSD_BUDGET, drained, rook_without
+from virt_admit.model.kubernetes.objects import Object
+
+NOW = "2027-03-01T12:00:00Z"
+YOUNG, OLD, PASSED = "2027-03-01T11:59:40Z", "2027-03-01T11:53:00Z", "2027-03-01T08:00:00Z"
+
+
+def since(obj: Object, created: str) -> Object:
+    obj.data["metadata"]["creationTimestamp"] = created
+    return obj
+
+
+def starting(number: int, on: str, created: str = YOUNG, restarts: int = 0) -> Object:
+    found = since(world.osd(number, on, ready=False), created)
+    found.data["metadata"]["labels"]["ceph-osd-id"] = str(number)
+    found.data["status"] = {
+        "phase": "Pending",
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": created}],
+        "containerStatuses": [{"name": "osd", "restartCount": restarts}],
+    }
+    return found
+
+
+def updating(*down: Object, written: str = YOUNG, phase: str = "Ready", lost: bool = False):
+    """Return what the drain of a meets while these OSDs are down."""
+    ceph = world.ceph("HEALTH_ERR" if lost else "HEALTH_WARN")
+    ceph.data["status"]["phase"] = phase
+    code = "PG_AVAILABILITY" if lost else "PG_DEGRADED"
+    ceph.data["status"]["ceph"]["details"] = {code: {"severity": "HEALTH_WARN", "message": "x"}}
+    blocking = [since(world.blocking_budget(each), written) for each in "ac"]
+    objects = rook_without(OSD_BUDGET, CEPH, *(("Pod", each.name) for each in down))
+    return drained([*objects, ceph, *down, *blocking], time=NOW)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"written": PASSED, "phase": "Progressing"}],
+    ids=["budgets just written", "Rook goes through its OSDs"],
+)
+def test_an_osd_that_starts_is_waited_for(more):
+    found = updating(starting(2, "b"), **more)
+
+    (only,) = found["waits"]
+    assert (found["drainable"], found["blockers"]) == (True, [])
+    assert only["reason"] == (
+        "Rook removes it once OSD 2 on b is up and data is clean: its pod was created only 20 s ago"
+    )
+
+
+def test_data_is_not_clean_yet():
+    (only,) = updating()["waits"]
+    assert only["reason"].endswith(
+        "whose OSDs are up again, and removes it once Ceph's data is clean"
+    )
+
+
+@pytest.mark.parametrize(
+    ("down", "more", "says"),
+    [
+        ([starting(2, "b", OLD)], {}, "OSD 2 on b is down although the node is up"),
+        ([starting(2, "b", restarts=2)], {}, "OSD 2 on b is down although the node is up"),
+        ([starting(2, "b")], {"written": PASSED}, "OSD 2 on b is down although the node is up"),
+        ([starting(2, "b")], {"lost": True}, "OSD 2 on b is down although the node is up"),
+        ([starting(2, "b"), starting(4, "c", OLD)], {}, "OSD 2 on b is down although the node"),
+        ([], {"written": PASSED}, "and removes it once Ceph's data is clean"),
+    ],
+    ids=["minutes", "restarts", "older budgets", "lost data", "another OSD", "not clean for long"],
+)
+def test_an_osd_that_may_not_come_back_blocks(down, more, says):
+    found = updating(*down, **more)
+
+    (only,) = found["blockers"]
+    assert (found["drainable"], found["waits"]) == (False, [])
+    assert says in only["reason"]
