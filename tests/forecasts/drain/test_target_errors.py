@@ -78,7 +78,7 @@ def test_the_state_that_virt_handler_keeps_and_the_other_nodes():
 @pytest.mark.parametrize(
     ("release", "words"),
     [
-        ("v1.6.3", "to 1.9 or later, or to a release after 1.6.6"),
+        ("v1.6.3", "to 1.9 or later, or to a release of 1.6 after 1.6.6"),
         ("v1.5.2", "to 1.9 or later, which"),
         ("v1.6.7", ""),
     ],

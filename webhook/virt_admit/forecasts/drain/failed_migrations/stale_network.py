@@ -69,5 +69,6 @@ def _update(cluster: Cluster) -> str:
     last = _LAST_WITHOUT.get(release[:2])
     if last is not None and release[2] > last:
         return ""
-    branch = f", or to a release after {release[0]}.{release[1]}.{last}" if last else ""
+    minor = f"{release[0]}.{release[1]}"
+    branch = f", or to a release of {minor} after {minor}.{last}" if last else ""
     return f"; later update KubeVirt to 1.9 or later{branch}, which clears it"
