@@ -6,6 +6,7 @@ from tests.builders import manifest
 from tests.incidents_platform.operators import tainted
 from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.drain.control import component_states
+from virt_admit.forecasts.placement.components.operands import killed_components
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
@@ -42,6 +43,17 @@ def test_hyperconverged_takes_the_toleration(version, where):
     assert "kubectl patch hyperconverged kubevirt-hyperconverged -n kubevirt" in held.note
     assert where in held.note
     assert '{"key":"dedicated","operator":"Equal","value":"gpu","effect":"NoSchedule"}' in held.note
+
+
+def test_all_nodes_share_one_look_at_the_pods(monkeypatch):
+    asked = []
+    monkeypatch.setattr(killed_components, "of", lambda obj, _: iter(asked.append(obj.name) or ()))
+    snapshot = Snapshot(map(Object, tainted()), ["*"])
+    for node in snapshot.known(NODE):
+        list(component_states.leaving(node, snapshot))
+
+    assert len(snapshot.known(NODE)) > 1
+    assert asked == ["kubevirt"]
 
 
 def deploying(level=""):

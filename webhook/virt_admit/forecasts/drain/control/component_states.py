@@ -29,7 +29,7 @@ from virt_admit.forecasts.placement.refusals import unreached_nodes
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.evidence import forbidden_pods, lost_pins
 from virt_admit.model.kubernetes import clock, events, node_health, nodes
-from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, HCO, KUBEVIRT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
@@ -394,9 +394,7 @@ def _unwanted(node: Object, cluster: Cluster) -> Field | None:
 def leaving(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that virt-handler cannot come to a node: for a VM that waits, or once its pod has
     ended; or that its pod ends again and again."""
-    for installed in cluster.known(KUBEVIRT):
-        kills = killed_components.of(installed, cluster)
-        yield from (each.note for each in kills if node.name in each.nodes)
+    yield from entry(cluster, killed_components.notes, node.name) or ()
     yield from unreached_nodes.notes(node, cluster)
     if taint := unwanted(node, cluster):
         kubevirt = configuration.known_or_none(configuration.kubevirt, cluster)

@@ -8,7 +8,7 @@ end; only the last one has a reason), kubevirt/kubevirt:pkg/virt-handler/migrati
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -79,6 +79,16 @@ def of(obj: Object, cluster: Cluster) -> Iterator[KilledComponent]:
         kills.sort(key=lambda each: (-each.restarts, each.pod.name))
         if kills[0].restarts >= _AGAIN:
             yield _component(obj, container, limit, kills, cluster)
+
+
+def notes(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+    """Return what is said of such components of KubeVirt beside the drain of each node."""
+    found: dict[str, list[str]] = {}
+    for installed in cluster.known(KUBEVIRT):
+        for killed in of(installed, cluster):
+            for node in killed.nodes:
+                found.setdefault(node, []).append(killed.note)
+    return found
 
 
 def _kills(pod: Object, cluster: Cluster) -> Iterator[_Kill]:
