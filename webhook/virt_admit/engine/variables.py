@@ -39,13 +39,20 @@ def determined(
     what does not exist. A claim that was found has the name that its VM gives, whatever that is.
     """
     for finding in findings:
-        found = None if isinstance(finding, Unseen) else _VARIABLE.search(finding.message)
-        if found is not None and not isinstance(finding, Unseen):
-            words = finding.message
-            for name in _found_names(obj, cluster):
-                words = words.replace(name, "")
-            found = _VARIABLE.search(words)
-        yield Unseen(f"the value of {found[0]}") if found is not None else finding
+        variable = "" if isinstance(finding, Unseen) else _named(finding.message, obj, cluster)
+        yield Unseen(f"the value of {variable}") if variable else finding
+
+
+def _named(message: str, obj: Object, cluster: Cluster) -> str:
+    """Return the first variable in a message, besides those in names of what was found; empty:
+    none.
+    """
+    if _VARIABLE.search(message) is None:  # nearly always
+        return ""
+    for name in _found_names(obj, cluster):
+        message = message.replace(name, "")
+    found = _VARIABLE.search(message)
+    return found[0] if found is not None else ""
 
 
 def _found_names(obj: Object, cluster: Cluster) -> list[str]:
