@@ -229,7 +229,7 @@ class YamlReader:
 
 def _merges(key: Any) -> bool:
     """Return whether a key is ``<<`` or, as yq writes it, ``!!merge <<``."""
-    return key.value == "<<" and (key.implicit[0] or key.tag == MERGE_TAG)
+    return key.value == "<<" and bool(key.implicit[0] or key.tag == MERGE_TAG)
 
 
 def may_be_object(text: str) -> bool:
