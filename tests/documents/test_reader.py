@@ -313,10 +313,16 @@ def test_repeated_keys_of_a_list_itself_are_not_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a: &x {b: 1}\nc: {<<: *x, b: 2}\n", "a: &x {b: 1}\nc: {b: 2, <<: *x}\n"]
+    "text",
+    [
+        "a: &x {b: 1}\nc: {<<: *x, b: 2}\n",
+        "a: &x {b: 1}\nc: {b: 2, <<: *x}\n",
+        "a: &x {b: 1}\nc: {b: 2, !!merge <<: *x}\n",  # as yq writes it
+    ],
 )
 def test_merged_keys_are_not_repeated(text: str) -> None:
     assert one(text).duplicates == ()
+    assert one(text).data["c"].keys() == {"b"}
 
 
 def test_a_key_repeated_after_a_merge_is_repeated() -> None:

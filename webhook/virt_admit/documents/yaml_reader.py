@@ -31,7 +31,7 @@ from virt_admit.documents.tree import (
     may_hold_objects,
     too_deep,
 )
-from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, scalar
+from virt_admit.documents.yaml_scalars import COLLECTION_TAGS, MERGE_TAG, scalar
 from virt_admit.model.kubernetes.units import show
 
 MAX_COPIES: Final = 100_000
@@ -134,7 +134,7 @@ class YamlReader:
         following = self._next
         while (event := following()).__class__ is not MappingEndEvent:
             start = event.start_mark.index
-            if event.__class__ is ScalarEvent and event.value == "<<" and event.implicit[0]:
+            if event.__class__ is ScalarEvent and _merges(event):
                 source, span = self._node(following(), depth)
                 self._merge(source, span, values, spans, merged)
             else:
@@ -225,6 +225,11 @@ class YamlReader:
             values.update(each)
             spans.update(children)
             merged.update(each)
+
+
+def _merges(key: Any) -> bool:
+    """Return whether a key is ``<<`` or, as yq writes it, ``!!merge <<``."""
+    return key.value == "<<" and bool(key.implicit[0] or key.tag == MERGE_TAG)
 
 
 def may_be_object(text: str) -> bool:

@@ -29,6 +29,7 @@ _LONGEST_INTEGER: Final = 100  # characters; 64 bits have at most 64 digits
 
 _TAG: Final = "tag:yaml.org,2002:"
 COLLECTION_TAGS: Final = (None, "!", f"{_TAG}map", f"{_TAG}seq")
+MERGE_TAG: Final = f"{_TAG}merge"
 _TEXT_TAGS: Final = ("!", f"{_TAG}str", f"{_TAG}timestamp")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     f"{_TAG}int": (int,),

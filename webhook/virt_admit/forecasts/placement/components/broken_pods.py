@@ -15,7 +15,11 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods, unpullable_images
-from virt_admit.forecasts.placement.components.operands import component_patches, unwritten_configs
+from virt_admit.forecasts.placement.components.operands import (
+    component_patches,
+    cordoned_homes,
+    unwritten_configs,
+)
 from virt_admit.model.commands import about, kubectl, logs_of, typed
 from virt_admit.model.evidence import busy_programs, kernel_modules, pod_mutations, status_errors
 from virt_admit.model.kubernetes import clock, events, node_health, workloads
@@ -79,7 +83,19 @@ def lasts(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod says that it is not ready, for longer than a replacement takes."""
     node = find(cluster, NODE, "", pod.at("spec", "nodeName").text)
     age = node_health.pod_unready_for(pod, node, cluster)
-    return pod.condition("Ready")["status"].text == "False" and age is not None and age >= _LASTING
+    return _is_unready(pod) and age is not None and age >= _LASTING
+
+
+def _is_unready(pod: Object) -> bool:
+    """Return whether a pod says that it is not ready. Before it has a node, nothing writes its
+    condition Ready."""
+    ready = pod.condition("Ready")["status"].text
+    return ready == "False" or (ready is None and _is_unplaced(pod))
+
+
+def _is_unplaced(pod: Object) -> bool:
+    placed = pod.condition("PodScheduled")["status"].text
+    return placed == "False" and not pod.at("spec", "nodeName").text
 
 
 def all_down(pods: Sequence[Object], cluster: Cluster) -> BrokenPod | None:
@@ -135,6 +151,9 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
         return BrokenPod(pod, lost.reason, since, lost.remedy)
     if (image := unpullable_images.of_pod(pod, cluster)) is not None:
         return BrokenPod(pod, image.reason.replace(";", ","), since, image.remedy)
+    home = cordoned_homes.of_pod(pod, cluster) if _is_unplaced(pod) else None
+    if home is not None:
+        return BrokenPod(pod, f"it has no node: {home.words}", since, home.remedy)
     why, container = _fault(pod)
     remedy = _remedy(pod, why, container, cluster)
     if not why:
@@ -250,9 +269,9 @@ def _fault(pod: Object) -> tuple[str, str]:
             return _waits(reason, waiting, _end(pod, name, ended)), name
         if ended is not None and not status.at("state", "running").present:
             return _end(pod, name, ended), name
-    placed = pod.condition("PodScheduled")
-    if not pod.at("spec", "nodeName").text and placed["status"].text == "False":
-        return f"it has no node: {scheduler_words(placed['message'].text or '?', _LONGEST)}", ""
+    if _is_unplaced(pod):
+        said = pod.condition("PodScheduled")["message"].text or "?"
+        return f"it has no node: {scheduler_words(said, _LONGEST)}", ""
     return "", ""
 
 

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.placement.components.operands import cordoned_homes
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, json_patch, typed
 from virt_admit.model.kubernetes import clock, nodes
@@ -33,6 +34,7 @@ _TOLERATIONS: Final = ("spec", "template", "spec", "tolerations")
 
 READS: Final[Reads] = union(
     machine_starts.READS,
+    cordoned_homes.READS,
     {
         DEPLOYMENT: (
             "metadata.labels",

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
+from virt_admit.forecasts.placement.components.operands import cordoned_homes
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, kinds, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
@@ -22,6 +23,7 @@ from virt_admit.model.messages import capital, cut_middle
 
 READS: Final[Reads] = union(
     node_pods.READS,
+    cordoned_homes.READS,
     clock.READS,
     dict.fromkeys((DEPLOYMENT, STATEFUL_SET), ("spec.replicas",)),
     {DEPLOYMENT: ("status.conditions.message", *CONDITIONS)},
