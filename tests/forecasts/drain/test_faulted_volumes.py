@@ -40,6 +40,18 @@ def test_all_copies_have_failed():
     )
 
 
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_longhorn_may_be_told_to_salvage_nothing(value):
+    def choose(items):
+        version = "longhorn.io/v1beta2"
+        items.append(obj("Setting", version, "auto-salvage", "longhorn-system", value=value))
+
+    found = waiting(replica("w1", failed=141), change=choose)
+
+    assert ("its setting auto-salvage is false" in found.reason) is (value == "false")
+    assert ("kubectl patch settings.longhorn.io auto-salvage" in found.remedy) is (value == "false")
+
+
 def test_a_copy_on_a_node_that_does_not_report_may_come_back():
     def lose(items):
         for condition in find(items, "Node", "w1")["status"]["conditions"]:

@@ -118,3 +118,49 @@ def test_a_cache_with_which_libvirt_moves_no_disk_is_named(disk, reason, remedy)
     assert found.outcome == BLOCKS
     assert reason in found.reason
     assert remedy in found.remedy
+
+
+SMALL = (
+    "Volume migration cannot be performed because the destination volume is smaller then the "
+    "source volume: virError(Code=1, Domain=10, Message='internal error')"
+)
+
+
+def copying(has="100Gi", grown=None, expands=True):
+    """Return a VMI whose disk of 101Gi is copied to claim ``new``, with what belongs to it."""
+    moved = {
+        "volumeName": "root",
+        "sourcePVCInfo": {"claimName": "old", "capacity": {"storage": "101Gi"}},
+        "destinationPVCInfo": {"claimName": "new", "capacity": {"storage": has}},
+    }
+    status = {"capacity": {"storage": grown or has}}
+    spec = {"storageClassName": "array", "accessModes": ["ReadWriteMany"]}
+    claim = manifest("v1", "PersistentVolumeClaim", "new", NAMESPACE, spec=spec, status=status)
+    kind = manifest("storage.k8s.io/v1", "StorageClass", "array", allowVolumeExpansion=expands)
+    return vmi(migratedVolumes=[moved]), claim, kind
+
+
+def test_no_node_takes_a_copy_to_a_claim_that_is_too_small():
+    tries = [failed(number, SMALL, target=to) for number, to in ((1, "b"), (2, "c"), (3, "b"))]
+    found = row(cluster(*copying(), LAUNCHER, *tries, nodes=("a", "b", "c", "d")))
+
+    assert found.outcome == BLOCKS
+    assert "fail on every node" in found.reason
+    assert "claim new has 100Gi, and the disk on old 101Gi" in found.reason
+    assert "expand claim new to at least 101Gi: kubectl patch pvc new" in found.remedy
+    assert "or name old in the VM again" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("copy", "outcome"),
+    [
+        (copying(grown="101Gi"), MIGRATES),  # expanded since
+        (copying(expands=False), BLOCKS),
+        (copying(has="101Gi"), MIGRATES),
+    ],
+)
+def test_a_claim_that_was_expanded_since_takes_the_copy(copy, outcome):
+    found = row(cluster(*copy, LAUNCHER, failed(1, SMALL)))
+
+    assert found.outcome == outcome
+    assert "kubectl patch pvc" not in found.remedy

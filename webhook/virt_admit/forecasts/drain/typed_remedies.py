@@ -11,13 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
+from virt_admit.forecasts.drain.failed_migrations.pair_remedies import PAIR_REMEDY, RESTART_REMEDY
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
-from virt_admit.forecasts.drain.states.vm_states_failures import (
-    LOWER_LOAD,
-    PAIR_REMEDY,
-    RESTART_REMEDY,
-    VOLUME_REMEDY,
-)
+from virt_admit.forecasts.drain.states.vm_states_failures import LOWER_LOAD, VOLUME_REMEDY
 from virt_admit.forecasts.placement import candidates, network_reach, permanent_constraints
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed, virtctl

@@ -13,7 +13,7 @@ low for the VM. Only ``scan`` and ``check`` report this.
 """
 
 from virt_admit.forecasts.drain import typed_remedies, vm_outcomes, vm_problems
-from virt_admit.forecasts.drain.failed_migrations import remedies
+from virt_admit.forecasts.drain.failed_migrations import pair_remedies, remedies
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states import (
     evacuation_marks,
@@ -189,7 +189,7 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
         )
     if migration_failures.is_of_pair(failure):
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
-        remedy = messages.sentence(vm_states_failures.pair_remedy([failure]).partition(",")[0])
+        remedy = messages.sentence(pair_remedies.of([failure]).partition(",")[0])
         return f"{target}: {cut_middle(migration_failures.pair_words(failure), 200)}. {remedy}"
     if timed_out := vm_states_failures.of_load(vmi, context.cluster):
         _, _, words = timed_out.reason.partition(" cancelled")

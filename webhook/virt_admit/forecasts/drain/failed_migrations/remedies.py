@@ -8,6 +8,7 @@ from virt_admit.forecasts.drain.failed_migrations import (
     convergence,
     launcher_libvirt,
     shortened_state,
+    small_claims,
     stale_network,
     unlike_processors,
     unsafe_storage,
@@ -27,6 +28,7 @@ READS: Final[Reads] = union(
     unsafe_storage.READS,
     convergence.READS,
     shortened_state.READS,
+    small_claims.READS,
     stale_network.READS,
 )
 POST_COPY_REMEDY: Final = (

@@ -23,12 +23,13 @@ from virt_admit.forecasts.placement.components.longhorn import (
     dangling_migrations,
     longhorn_copies,
 )
-from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.commands import about, kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_NODE,
     LONGHORN_REPLICA,
+    LONGHORN_SETTING,
     LONGHORN_VOLUME,
     PV,
     PVC,
@@ -50,6 +51,7 @@ READS: Final[Reads] = union(
     dangling_migrations.READS,
     {
         VM: CONDITIONS,
+        LONGHORN_SETTING: ("value",),
         LONGHORN_VOLUME: ("spec.size", "status.robustness", "status.state", "status.conditions"),
         PVC: ("spec.volumeName",),
         PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
@@ -206,13 +208,30 @@ def _of(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
             f"{'reports' if len(lost) == 1 else 'report'} again"
         )
         return Problem(reason, typed(f"repair {names(lost)}", command), ProblemCause.NOT_REPORTED)
-    remedy = (
-        f"check the disks of {names(nodes)}, then salvage the volume in Longhorn with its newest "
-        "copy, or restore a backup"
-    )
+    remedy = f"check the disks of {names(nodes)}, then {_SALVAGE}"
+    if _salvages_none(volume, cluster):
+        failed = f"{failed}, and Longhorn salvages none, as its setting {_SETTING} is false"
+        on = merge_patch(LONGHORN_SETTING, _SETTING, volume.namespace, {"value": "true"})
+        begin = f"check the disks of {names(nodes)}, then let Longhorn salvage volumes by itself"
+        return Problem(
+            f"{failed}. This does not end by itself",
+            typed(begin, on, f"or {_SALVAGE}"),
+            ProblemCause.NOT_REPORTED,
+        )
     return Problem(
         f"{failed}. This does not end by itself", typed(remedy, command), ProblemCause.NOT_REPORTED
     )
+
+
+_SETTING: Final = "auto-salvage"
+_SALVAGE: Final = "salvage the volume in Longhorn with its newest copy, or restore a backup"
+
+
+def _salvages_none(volume: Object, cluster: Cluster) -> bool:
+    """Return whether Longhorn is known to leave each faulted volume as it is. Once it may, it
+    salvages those that are detached too."""
+    setting = find(cluster, LONGHORN_SETTING, volume.namespace, _SETTING)
+    return setting is not None and setting["value"].text == "false"
 
 
 def _since(copies: Sequence[Object], cluster: Cluster) -> str:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.failed_migrations import convergence, remedies, shortened_state
+from virt_admit.forecasts.drain.failed_migrations import (
+    convergence,
+    pair_remedies,
+    remedies,
+    shortened_state,
+    small_claims,
+)
 from virt_admit.forecasts.drain.states import launcher_changes, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -50,7 +56,10 @@ def of_pairs(
     """Return why no repetition of its migrations helps, whatever the guest does; None: one may."""
     if found.state in _ENDS_NOW:
         return None
-    impossible = migration_failures.impossible_targets(vmi, cluster)
+    impossible = _impossible(vmi, cluster)
+    small = small_claims.problem(vmi, impossible.values(), cluster)
+    if small is not None:
+        return Ruling(StateEffect.BLOCKS, small.reason, small.remedy, ProblemCause.MIGRATION_FAILS)
     if impossible and found.target not in (
         set(target.placement.candidates) | {found.target or "-"}
     ) - set(impossible):
@@ -71,12 +80,19 @@ def of_pairs(
             )
             reason = f"migrations fail {where}: {_pairs(impossible)}"
             remedy = (
-                _device_remedy(vmi)
+                pair_remedies.of_devices(vmi)
                 if of_devices(vmi, cluster)
-                else pair_remedy(impossible.values())
+                else pair_remedies.of(impossible.values())
             )
             return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
     return None
+
+
+def _impossible(vmi: Object, cluster: Cluster) -> dict[str, str]:
+    """Return the nodes to which no migration of a VMI succeeds now, each with the reason."""
+    found = migration_failures.impossible_targets(vmi, cluster)
+    is_past = small_claims.is_of_size(found.values()) and small_claims.has_grown(vmi, cluster)
+    return {} if is_past else found
 
 
 def of_load(vmi: Object, cluster: Cluster) -> Ruling | None:
@@ -197,7 +213,11 @@ def _since_update(vmi: Object, impossible: dict[str, str], cluster: Cluster) -> 
         f"since the update of KubeVirt each migration {launcher_changes.words(vmi, cluster)} "
         f"fails, on any node (tried: {tried}): {said}"
     )
-    remedy = _device_remedy(vmi) if of_devices(vmi, cluster) else CPU_LAUNCHER_REMEDY
+    remedy = (
+        pair_remedies.of_devices(vmi)
+        if of_devices(vmi, cluster)
+        else pair_remedies.CPU_LAUNCHER_REMEDY
+    )
     return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
 
 
@@ -235,23 +255,6 @@ _SEVERAL: Final = 2
 """A guest that writes no memory is copied once."""
 
 
-PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, and restart the VM"
-SIZE_REMEDY: Final = (
-    "provide destination claims of at least the size of the disks, or set the former claims in the "
-    "VM again"
-)
-RESTART_REMEDY: Final = "restart the VM"
-"""How remedies begin that a restart completes."""
-_DEVICE_REMEDY: Final = (
-    f"{RESTART_REMEDY}, and give all nodes the same kernel and firmware if its migrations fail "
-    "again"
-)
-_LAUNCHER_REMEDY: Final = (
-    f"{RESTART_REMEDY}: its guest has the devices of an older virt-launcher, and no retry helps"
-)
-CPU_LAUNCHER_REMEDY: Final = (
-    f"{RESTART_REMEDY} when that suits: its CPU settings can stay, and no retry helps"
-)
 POST_COPY: Final = (
     "or, as a decision, set allowPostCopy with allowWorkloadDisruption (the loss of a node then "
     "ends the guest)"
@@ -283,24 +286,6 @@ def _more_time(vmi: Object, settings: MigrationSettings | None, cluster: Cluster
             ),
         )
     )
-
-
-def pair_remedy(texts: Iterable[str]) -> str:
-    """Return what helps against failures that every repetition between two nodes has: none of them
-    is about the node if the new claim of a disk is too small.
-    """
-    if any(map(migration_failures.is_of_devices, texts := tuple(texts))):
-        return _DEVICE_REMEDY
-    return (
-        SIZE_REMEDY if all("destination volume" in text.lower() for text in texts) else PAIR_REMEDY
-    )
-
-
-def _device_remedy(vmi: Object) -> str:
-    """Return what helps against devices that QEMU of no other node takes:
-    they stay as long as the guest runs.
-    """
-    return _LAUNCHER_REMEDY if vmis.OUTDATED in vmi.labels else _DEVICE_REMEDY
 
 
 def is_of_launcher(vmi: Object, cluster: Cluster) -> bool:
@@ -427,7 +412,7 @@ def without_impossible(
     ``found``: the state of the VMI on its node.
     """
     target = vm_states_targets.without_failing(target, vmi, found, cluster)
-    impossible = migration_failures.impossible_targets(vmi, cluster)
+    impossible = _impossible(vmi, cluster)
     if not impossible:
         return target
     launcher, words = launcher_changes.of_cpu(vmi, cluster), migration_failures.pair_words
