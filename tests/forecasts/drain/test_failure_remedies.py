@@ -5,7 +5,7 @@ import pytest
 from tests import builders
 from tests.forecasts.drain.test_vm_states import BLOCKS, LAUNCHER, MIGRATES, UNKNOWN, row
 from tests.forecasts.drain.vm_motion import cluster, failed, launcher, vmi
-from virt_admit.forecasts.drain.failed_migrations import pair_remedies, remedies, small_claims
+from virt_admit.forecasts.drain.failed_migrations import pair_remedies, remedies, small_targets
 from virt_admit.forecasts.drain.states.vm_states_failures import load_remedy
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
 
@@ -56,7 +56,7 @@ def test_the_remedy_is_about_the_reason(reason, repair):
 def test_a_claim_that_is_too_small_is_no_matter_of_processors():
     small = "the destination volume is smaller than the source volume"
     lacks = "guest CPU doesn't match specification: missing features: hle"
-    assert pair_remedies.of([small, small]) == small_claims.SIZE_REMEDY
+    assert pair_remedies.of([small, small]) == small_targets.SIZE_REMEDY
     assert pair_remedies.of([small, lacks]) == pair_remedies.PAIR_REMEDY
 
 

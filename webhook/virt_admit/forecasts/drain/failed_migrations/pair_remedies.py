@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from virt_admit.forecasts.drain.failed_migrations import small_claims
+from virt_admit.forecasts.drain.failed_migrations import small_targets
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, vmis
 
@@ -30,7 +30,7 @@ def of(texts: Iterable[str]) -> str:
     """
     if any(map(migration_failures.is_of_devices, texts := tuple(texts))):
         return _DEVICE_REMEDY
-    return small_claims.SIZE_REMEDY if small_claims.is_of_size(texts) else PAIR_REMEDY
+    return small_targets.SIZE_REMEDY if small_targets.is_of_size(texts) else PAIR_REMEDY
 
 
 def of_devices(vmi: Object) -> str:

@@ -8,7 +8,7 @@ from virt_admit.forecasts.drain.failed_migrations import (
     convergence,
     launcher_libvirt,
     shortened_state,
-    small_claims,
+    small_targets,
     stale_network,
     unlike_processors,
     unsafe_storage,
@@ -28,7 +28,7 @@ READS: Final[Reads] = union(
     unsafe_storage.READS,
     convergence.READS,
     shortened_state.READS,
-    small_claims.READS,
+    small_targets.READS,
     stale_network.READS,
 )
 POST_COPY_REMEDY: Final = (

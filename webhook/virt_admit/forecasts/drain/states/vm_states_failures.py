@@ -13,7 +13,7 @@ from virt_admit.forecasts.drain.failed_migrations import (
     pair_remedies,
     remedies,
     shortened_state,
-    small_claims,
+    small_targets,
 )
 from virt_admit.forecasts.drain.states import launcher_changes, vm_states_targets, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
@@ -57,7 +57,7 @@ def of_pairs(
     if found.state in _ENDS_NOW:
         return None
     impossible = _impossible(vmi, cluster)
-    small = small_claims.problem(vmi, impossible.values(), cluster)
+    small = small_targets.problem(vmi, impossible.values(), cluster)
     if small is not None:
         return Ruling(StateEffect.BLOCKS, small.reason, small.remedy, ProblemCause.MIGRATION_FAILS)
     if impossible and found.target not in (
@@ -91,7 +91,7 @@ def of_pairs(
 def _impossible(vmi: Object, cluster: Cluster) -> dict[str, str]:
     """Return the nodes to which no migration of a VMI succeeds now, each with the reason."""
     found = migration_failures.impossible_targets(vmi, cluster)
-    is_past = small_claims.is_of_size(found.values()) and small_claims.has_grown(vmi, cluster)
+    is_past = small_targets.is_of_size(found.values()) and small_targets.has_grown(vmi, cluster)
     return {} if is_past else found
 
 

@@ -1,6 +1,6 @@
 """Pods without a node, whose only nodes are cordoned.
 
-A controller that may run on control-plane nodes alone waits for ever where the last of them is
+A controller that may run on control-plane nodes alone waits without end where the last of them is
 cordoned, also for the uncordon that it would do itself. Source:
 kubernetes/kubernetes:pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go.
 """
