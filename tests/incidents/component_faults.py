@@ -121,6 +121,17 @@ def driver_not_registered() -> Incident:
     return Incident("driver-not-registered", SOURCE, items, YES, facts, ("explain", "vm/db"))
 
 
+def loss_of_a_node_with_starts() -> Incident:
+    """A VM whose pod waits for its volume is known: no guest of it is lost with the node."""
+    items = plain() + drivers("w2") + not_attached("db", "w2")
+    facts = (
+        r"loss of w2: no VM runs there",
+        r"1 VM starts on w2 and no guest runs yet: vms/db\. The end of its pod there comes before",
+        r"(?s)\A(?!.*more VMs or pods than are known)(?!.*has no node yet)",
+    )
+    return Incident("loss-with-starts", SOURCE, items, YES, facts, ("explain", "node/w2"))
+
+
 def target_without_driver() -> Incident:
     items = plain() + drivers("w2") + with_disk("mail", guest("mail", "w1"))
     facts = (
@@ -356,6 +367,7 @@ def incidents() -> list[Incident]:
         refused_changes(),
         refused_changes_behind_a_long_name(),
         driver_not_registered(),
+        loss_of_a_node_with_starts(),
         target_without_driver(),
         no_target_with_driver(),
         drivers_everywhere(),

@@ -56,6 +56,23 @@ def lock_in_the_scan() -> Incident:
     return Incident("lock-in-scan", f"{KURED}/issues/137", locked("w9"), YES, facts, ("scan",))
 
 
+def lock_of_a_blocked_node(*ask: str, says: tuple[str, ...]) -> Incident:
+    """A pod blocks the reboot of the node with the lock, which kured 1.13 keeps."""
+    items = locked("w1")
+    daemon = find(items, "DaemonSet", "kured")
+    daemon["spec"]["template"]["spec"]["containers"] = [
+        {
+            "name": "kured",
+            "image": "ghcr.io/kubereboot/kured:1.13.2",
+            "args": ["--blocking-pod-selector=name=kured", "--annotate-nodes=true"],
+        }
+    ]
+    for condition in find(items, "Node", "w1")["status"]["conditions"]:
+        condition["lastTransitionTime"] = ago(days=30)
+    source = f"{KURED}/issues/792"
+    return Incident("-".join(("lock-blocked", *ask)), source, items, YES, says, ask)
+
+
 def locked_in_use(*arguments: str, seconds: int = 0, needed: bool = False) -> list[dict]:
     """Return the cluster with a lock of yesterday and the marks that kured writes with these
     arguments.
@@ -266,6 +283,18 @@ def incidents() -> list[Incident]:
         lock_of_a_node_that_is_gone("upgrade"),
         lock_of_a_node_that_is_gone("explain", "node/w1"),
         lock_in_the_scan(),
+        lock_of_a_blocked_node(
+            "scan",
+            says=(
+                (
+                    r"Node/w2 and 1 more: warn: Kured does not reboot this node: w1, whose reboot "
+                    r"pod kube-system/kured.* blocks, has its lock for 12 days\. Update kured"
+                ),
+            ),
+        ),
+        lock_of_a_blocked_node(
+            "upgrade", says=(r"stops: kured reboots no node: w1 has held its lock for 12 days",)
+        ),
         lock_and_nodes_that_need_a_reboot("scan"),
         lock_and_nodes_that_need_a_reboot("upgrade"),
         lock_and_nodes_that_need_a_reboot("explain", "node/w2"),

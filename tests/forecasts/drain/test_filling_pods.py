@@ -157,7 +157,7 @@ def test_an_import_without_hyperconverged():
         "raise spec.config.podResourceRequirements.limits.memory of CDI cdi, above 600M, such as"
     )
     assert found.remedy.endswith(
-        """-p '{"spec":{"config":{"podResourceRequirements":{"limits":{"memory":"1200M"}}}}}'"""
+        """-p '{"spec":{"config":{"podResourceRequirements":{"limits":{"memory":"2G"}}}}}'"""
     )
 
 

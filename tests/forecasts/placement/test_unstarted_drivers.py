@@ -263,3 +263,58 @@ def test_a_container_of_another_workload_is_not_the_same(image, is_same):
 )
 def test_a_kernel_of_another_system_is_not_compared(fields):
     assert kernels(node(**fields), node("b", "5.14.0-427"), loaded("b")) is None
+
+
+# --- a kubelet with another root directory --------------------------------------------------------
+
+REGISTRY = "/var/lib/kubelet/plugins_registry"
+
+
+def unregistered(arguments, registry=REGISTRY, key="k3s.io/node-args"):
+    """Return why node a lacks the driver of node b, and what helps. Its pod there runs."""
+    own = running()
+    own.data["spec"]["volumes"] = [{"name": "r", "hostPath": {"path": registry}}]
+    here = manifest("storage.k8s.io/v1", "CSINode", "a", spec={"drivers": None})
+    there = manifest("storage.k8s.io/v1", "CSINode", "b", spec={"drivers": [{"name": DRIVER}]})
+    one = node()
+    one.data["metadata"]["annotations"] = {key: arguments}
+    found = Snapshot([here, there, one, node("b"), own, running(on="b")], ["*"], time=NOW)
+    return node_drivers.reasons(found)["a"][DRIVER], node_drivers.remedy(DRIVER, "a", found)
+
+
+OTHER = '["agent", "--kubelet-arg", "root-dir=/data/kubelet"]'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "registry", "key"),
+    [
+        (OTHER, REGISTRY, "k3s.io/node-args"),
+        (
+            '["agent", "--kubelet-arg=--root-dir=/data/kubelet/"]',
+            f"{REGISTRY}/",
+            "rke2.io/node-args",
+        ),
+    ],
+)
+def test_a_kubelet_does_not_look_where_the_driver_registers(arguments, registry, key):
+    reason, remedy = unregistered(arguments, registry, key)
+    assert f"registers in {REGISTRY}, but the kubelet of a has root-dir /data/kubelet" in reason
+    assert key in reason
+    assert remedy.startswith("give the kubelet of a the root directory /var/lib/kubelet")
+    assert remedy.endswith("kubectl cordon a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "registry", "key"),
+    [
+        (OTHER, "/data/kubelet/plugins_registry", "k3s.io/node-args"),
+        ('["agent"]', REGISTRY, "k3s.io/node-args"),
+        ("[", REGISTRY, "k3s.io/node-args"),
+        (OTHER, REGISTRY, "example.com/node-args"),
+        (OTHER, "/var/lib/disks", "k3s.io/node-args"),
+    ],
+)
+def test_the_root_directory_is_not_the_cause(arguments, registry, key):
+    reason, remedy = unregistered(arguments, registry, key)
+    assert "root-dir" not in reason
+    assert remedy.startswith("repair pod disks-csi-node-a on a")

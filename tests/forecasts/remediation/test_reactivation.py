@@ -166,3 +166,25 @@ def test_a_machine_without_a_controller(role, words):
     assert said["a"] is not None
     assert said["a"].words == f"{words} in MachineHealthCheck own"
     assert said["b"] is None or "under a" not in said["b"].words
+
+
+def test_cluster_api_looks_for_a_template_next_to_its_check():
+    """The namespace of OpenShift is a rule of NodeHealthCheck alone."""
+    group, name = "infrastructure.cluster.x-k8s.io/v1beta1", "Metal3RemediationTemplate"
+    template = manifest(group, name, "reboot", "c", spec={"template": {"spec": {}}})
+    check = manifest(
+        "cluster.x-k8s.io/v1beta1",
+        "MachineHealthCheck",
+        "workers",
+        "c",
+        spec={
+            "selector": {"matchLabels": {"pool": "w"}},
+            "maxUnhealthy": 0,
+            "remediationTemplate": {"apiVersion": group, "kind": name, "name": "reboot"},
+        },
+    )
+    found = cluster(check, template, nodes=())
+    view = health_checks.view(check)
+    watch = WatchedNodes(view, check_scope.selected_by(view, found))
+    way = reactivation(watch, remediation_steps.budget(view, watch.selection), "a", 1, found)
+    assert way is None or "openshift-machine-api" not in way.words

@@ -80,6 +80,32 @@ def test_what_a_machine_says(one, why):
     assert sick(one) == ([("m0", why)] if why else [])
 
 
+@pytest.mark.parametrize(
+    ("template", "since", "counts"),
+    [(True, NOW, False), (True, "2026-01-01T08:00:00Z", True), (False, NOW, True)],
+)
+def test_a_verdict_from_before_the_node_was_healthy_again(template, since, counts):
+    """With a template, nothing takes it back; the check itself looks at the node alone."""
+    verdict = judged("False", "UnhealthyNode")[0] | {"lastTransitionTime": EARLIER}
+    healthy = {"type": "NodeHealthy", "status": "True", "lastTransitionTime": since}
+    one = member("m0", conditions=[verdict, healthy])
+    watch = check()
+    if template:
+        watch.data["spec"]["remediationTemplate"] = {
+            "kind": "Metal3RemediationTemplate",
+            "name": "t",
+        }
+    view, found = health_checks.view(watch), cluster(one)
+    selection = check_scope.selected_by(view, found)
+    assert any(unhealthy_objects.unhealthy(view, selection, found)) == counts
+
+
+def test_a_cluster_whose_status_alone_says_that_it_is_initialized():
+    status = {"initialization": {"controlPlaneInitialized": True}}
+    assert unhealthy_objects.is_initialized(make(CAPI2, "Cluster", "c", "c", status=status))
+    assert not unhealthy_objects.is_initialized(make(CAPI2, "Cluster", "c", "c", status={}))
+
+
 def test_the_check_has_judged_a_machine_whose_node_is_in_another_cluster():
     view, found = health_checks.view(check()), Snapshot([OWNER], complete=["*"])
     one = make(

@@ -46,6 +46,27 @@ def test_an_image_whose_importer_finds_no_node_may_come():
     )
 
 
+@pytest.mark.parametrize(
+    ("restarts", "reason", "stops"),
+    [(6, "OOMKilled", True), (6, "Error", False), (3, "OOMKilled", False)],
+)
+def test_an_importer_that_is_ended_for_its_memory_stops_the_upgrade(restarts, reason, stops):
+    """Another failure may pass with the next attempt."""
+    ended = {"terminated": {"reason": reason, "exitCode": 137 if stops else 1}}
+    box = {"name": "importer", "restartCount": restarts, "lastState": ended, "ready": False}
+    _, pod = unmade(30)
+    pod.data["spec"]["containers"] = [
+        {"name": "importer", "resources": {"limits": {"memory": "600M"}}}
+    ]
+    pod.data["status"] = {"phase": "Running", "containerStatuses": [box]}
+    result = upgraded(upgrade("2027-03-01T11:30:00Z"), imported(restarts), pod)
+    told = [stop for stop in result.stops if "at its limit of 600M (OOMKilled" in stop.reason]
+    assert bool(told) is stops
+    assert (result.possible is False) is stops
+    for stop in told:
+        assert "podResourceRequirements.limits.memory" in stop.remedy
+
+
 def test_an_upgrade_before_its_nodes_does_not_begin_with_them_now():
     result = upgraded(upgrade("2027-03-01T11:56:00Z"), *unmade(3))
     assert (result.possible, result.before_nodes) == (

@@ -206,3 +206,67 @@ def test_a_node_may_get_its_mark_at_the_next_look(arguments: list[str], looks: s
         f"{each}, and a has its lock for 40 min)"
         for each in filter(None, [looks])
     ]
+
+
+BLOCKS = ("--annotate-nodes=true", "--blocking-pod-selector=no-reboot=true")
+
+
+def blocked(image: str = "ghcr.io/kubereboot/kured:1.13.2", *nodes: Any, **changes: Any):
+    """Return the lock of a node with a pod that blocks its reboot."""
+    labels = changes.get("labels", {"no-reboot": "true"})
+    pod = manifest(
+        "v1",
+        "Pod",
+        "batch",
+        "prod",
+        metadata={"labels": labels},
+        spec={"nodeName": "a"},
+        status={"phase": changes.get("phase", "Running")},
+    )
+    one = {"name": "kured", "image": image, "args": list(BLOCKS)}
+    held = lock("a", changes.get("since", "2026-01-01T09:00:00Z"), changes.get("lasts", 0))
+    return cluster(
+        held,
+        *(nodes or (node("a", waits=True), node("b", waits=True))),
+        pod,
+        spec={"template": {"spec": {"containers": [one]}}},
+    )
+
+
+def test_a_node_whose_reboot_a_pod_blocks_keeps_the_lock() -> None:
+    found = blocked()
+    hold = kured.hold(found)
+    assert hold is not None
+    assert hold.waiting == ("b",)
+    assert "Its reboot is blocked by pod prod/batch (no-reboot=true)" in hold.reason(found)
+    assert "update kured to 1.14" in hold.remedy
+    assert not list(kured.words(found))  # it does not go on by itself
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(blocked("ghcr.io/kubereboot/kured:1.14.0"), id="looks before it locks"),
+        pytest.param(blocked("ghcr.io/kubereboot/kured:1.12.0"), id="looked before it locked"),
+        pytest.param(blocked("kured:latest"), id="release not known"),
+        pytest.param(blocked(since="2026-01-01T11:50:00Z"), id="minutes old"),
+        pytest.param(blocked(lasts=24 * HOUR), id="expires"),
+        pytest.param(blocked(labels={}), id="another pod"),
+        pytest.param(blocked(phase="Succeeded"), id="the pod has ended"),
+        pytest.param(
+            blocked("kured:1.13.2", node("a", waits=True, cordoned=True), node("b", waits=True)),
+            id="its drain goes on",
+        ),
+        pytest.param(blocked("kured:1.13.2", node("a", waits=True), node("b")), id="none waits"),
+        pytest.param(
+            blocked(
+                "kured:1.13.2",
+                node("a", waits=True, since="2026-01-01T10:00:00Z"),
+                node("b", waits=True),
+            ),
+            id="it has rebooted",
+        ),
+    ],
+)
+def test_a_lock_that_is_given_up(other: Snapshot) -> None:
+    assert kured.hold(other) is None

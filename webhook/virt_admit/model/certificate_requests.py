@@ -5,6 +5,9 @@ A kubelet whose client certificate has expired asks again with its bootstrap acc
 leave such a request for a node that exists already to people. A kubelet that started before its
 host had its name asks under another one, which no Node has, until it is restarted.
 
+A kubelet of a new host asks with its bootstrap account too. On OpenShift the request is approved
+for a Machine without a Node alone, so that for a host that no Machine describes a person decides.
+
 A kubelet at work asks for its next client certificate when most of the time of the present one is
 over, and for one to serve logs and exec. kube-controller-manager approves the former at once, and
 the latter never. Sources:
@@ -12,7 +15,8 @@ kubernetes/kubernetes:pkg/kubelet/certificate/bootstrap/bootstrap.go #requestNod
 :pkg/controller/certificates/approver/sarapprove.go#recognizers,
 :pkg/kubelet/certificate/kubelet.go; kubernetes/client-go:util/certificate/certificate_manager.go;
 openshift/cluster-machine-approver:pkg/controller/csr_check.go#authorizeCSR;
-https://github.com/poseidon/typhoon/pull/766; https://github.com/okd-project/okd/issues/338.
+openshift/cluster-machine-approver#32; https://github.com/poseidon/typhoon/pull/766;
+https://github.com/okd-project/okd/issues/338.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ _CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 _ACCOUNT: Final = b"system:node:"
 _SERVING: Final = "kubernetes.io/kubelet-serving"
 _USER: Final = "system:node:"
+_BOOTSTRAPPER: Final = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper"
 _LOCAL: Final = "localhost"
 """The name of a host that has not got its own one yet."""
 _RECENT: Final = timedelta(hours=1)
@@ -122,6 +127,69 @@ class Pending(NamedTuple):
     def command(self) -> str:
         """The command of the remedy."""
         return self.remedy.partition(": ")[2]
+
+
+class Joining(NamedTuple):
+    """Kubelets of new hosts whose requests nothing has approved for long."""
+
+    hosts: Mapping[str, str]
+    """The newest request of each, by the name that the kubelet asks for."""
+    reason: str
+
+    @property
+    def advice(self) -> str:
+        """What lets them join, without the command."""
+        them = "it is your host" if len(self.hosts) == 1 else "these are your hosts"
+        return (
+            f"if {them} (see kubectl get csr), approve the newest request of each, then the one "
+            "for kubelet-serving that follows"
+        )
+
+    @property
+    def command(self) -> str:
+        """The command that approves the newest requests."""
+        return shell("kubectl", "certificate", "approve", *map(argument, self.hosts.values()))
+
+
+def joining(cluster: Cluster) -> Joining | None:
+    """Return the hosts that wait to become nodes of this cluster; None: none is known to.
+
+    A request says which name it is for, but not whether that host is meant to join.
+    """
+    if unlisted(cluster, NODE):
+        return None
+    found = {
+        name: requests
+        for name, requests in sorted(cluster.cached(_pending).items())
+        if find(cluster, NODE, "", name) is None and _asks_on(requests, cluster)
+    }
+    if not found:
+        return None
+    number = sum(map(len, found.values()))
+    first = min((each for some in found.values() for each in some), key=_age_key)
+    is_one = len(found) == 1
+    who = names(found, 80)
+    reason = (
+        f"{who} ask{'s' * is_one} to join{clock.lasts(clock.age(first, cluster))} and "
+        f"{'has' if is_one else 'have'} no Node: nothing approves "
+        f"{'its' if is_one else 'their'} {count(number, 'CertificateSigningRequest')}"
+    )
+    newest = {name: some[-1].name for name, some in found.items()}
+    return Joining(newest, f"{reason}{_approver(found, cluster)}")
+
+
+def _asks_on(requests: Sequence[Object], cluster: Cluster) -> bool:
+    """Return whether a kubelet has waited for long and still asks."""
+    oldest, newest = clock.age(requests[0], cluster), clock.age(requests[-1], cluster)
+    return oldest is not None and newest is not None and oldest >= _OVERDUE and newest <= _RECENT
+
+
+def _approver(found: Mapping[str, Sequence[Object]], cluster: Cluster) -> str:
+    """Return why the approver of OpenShift leaves the requests of new hosts to people."""
+    asked = (each.at("spec", "username").text for some in found.values() for each in some)
+    if not all(each == _BOOTSTRAPPER for each in asked) or _is_joining(cluster):
+        return ""
+    return ", as cluster-machine-approver needs a Machine without a Node, and none is there"
 
 
 class Renewal(NamedTuple):

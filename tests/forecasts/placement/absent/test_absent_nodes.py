@@ -1,5 +1,7 @@
 """What is said before "add a node": a node that is there and not Ready, or one that is owed."""
 
+import base64
+
 import pytest
 
 from tests.builders import manifest, warning
@@ -304,3 +306,59 @@ def test_no_fix_of_something_else_lets_a_paused_machine_set_be_replaced():
             assert pool.obstacle.reason.startswith("MachineSet fleet/ms is paused")
     (free,), _ = pools(owing(paused=False), *machines("a", "b", "c"))
     assert free.obstacle is None
+
+
+# --- hosts that ask to join -----------------------------------------------------------------------
+
+BOOTSTRAPPER = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper"
+
+
+def asks(name, host, created, user=BOOTSTRAPPER, **status):
+    """Return a request of a kubelet for its client certificate."""
+    subject = f"system:node:{host}".encode()
+    text = base64.b64encode(b"\x30\x20\x0c" + bytes([len(subject)]) + subject).decode()
+    pem = f"-----BEGIN CERTIFICATE REQUEST-----\n{text}\n-----END CERTIFICATE REQUEST-----\n"
+    return manifest(
+        "certificates.k8s.io/v1",
+        "CertificateSigningRequest",
+        name,
+        metadata={"creationTimestamp": created},
+        spec={
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "username": user,
+            "request": base64.b64encode(pem.encode()).decode(),
+        },
+        status=status,
+    )
+
+
+FIRST, NEWEST = asks("csr-1", "w4", LONG_AGO), asks("csr-2", "w4", OF_LATE)
+APPROVED = {"conditions": [{"type": "Approved", "status": "True"}]}
+
+
+def test_a_host_that_asks_to_join_is_the_next_node():
+    found = nowhere(full("c"), FIRST, NEWEST, asks("csr-3", "w5", OF_LATE))
+    assert "the next node is missing (w4 asks to join for 4 h and has no Node" in found.reason
+    assert "cluster-machine-approver needs a Machine without a Node" in found.reason
+    assert found.remedy.startswith("if it is your host (see kubectl get csr), approve")
+    assert found.command == "kubectl certificate approve csr-2"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (asks("csr-1", "w4", OF_LATE),),  # for minutes
+        (FIRST,),  # it no longer asks
+        (asks("csr-1", "c", LONG_AGO), asks("csr-2", "c", OF_LATE)),  # that node is there
+        (asks("csr-1", "w4", LONG_AGO, **APPROVED), asks("csr-2", "w4", OF_LATE, **APPROVED)),
+    ],
+)
+def test_no_host_waits_to_join(others):
+    assert nowhere(full("c"), *others).remedy.startswith("add a node or free that much")
+
+
+def test_no_approver_is_named_for_other_accounts():
+    by = "system:bootstrap:abcdef"
+    found = nowhere(full("c"), asks("csr-1", "w4", LONG_AGO, by), asks("csr-2", "w4", OF_LATE, by))
+    assert "w4 asks to join" in found.reason
+    assert "cluster-machine-approver" not in found.reason

@@ -1,7 +1,7 @@
 """Nodes that hold as many volumes of a driver as they may."""
 
 from tests.builders import claim, manifest, node
-from virt_admit.forecasts.placement.refusals import volume_limits
+from virt_admit.forecasts.placement.refusals import busy_nodes, volume_limits
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 DRIVER = "csi.vsphere.vmware.com"
@@ -64,3 +64,24 @@ def test_the_holders_are_looked_up_once_for_all_vms(monkeypatch):
 
     assert len(said) == 1
     assert sorted(asked) == ["alone", "minio-0"]
+
+
+def closed(why):
+    """Return what is said where node a is cordoned and b refuses a pod for this cause."""
+    cordoned = Snapshot([node("a", unschedulable=True), node("b")], ["*"])
+    return busy_nodes.not_ready_now({"a": "cordoned", "b": why}, cordoned, starts=True)
+
+
+def test_a_limit_is_told_beside_a_cordon_and_helps_while_that_lasts():
+    problem = closed(FULL)
+    assert "a (cordoned); too few of the 2 volumes of csi.vsphere.vmware.com are left on b" in (
+        problem.reason
+    )
+    assert "kubectl uncordon a; or, while that lasts, take 2 volumes of" in problem.remedy
+    assert "MAX_VOLUMES_PER_NODE" in problem.remedy
+
+
+def test_a_node_that_lacks_more_than_volumes_is_not_named_for_them():
+    problem = closed(f"{FULL}; node selector zone=1")
+    assert "volumes" not in f"{problem.reason} {problem.remedy}"
+    assert problem.command == "kubectl uncordon a"

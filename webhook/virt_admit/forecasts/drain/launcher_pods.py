@@ -83,6 +83,15 @@ def starting_guest(pod: Object, cluster: Cluster) -> Object | None:
     return None if begun else vmi
 
 
+def waiting_guest(pod: Object, cluster: Cluster) -> Object | None:
+    """Return the VMI of a pod that has not started its containers: no guest runs in it. None: one
+    may, or that is not known.
+    """
+    vmi = starting_guest(pod, cluster)
+    begins = vmi is not None and vmi.at("status", "phase").text in ("Pending", "Scheduling")
+    return vmi if begins and pod.at("status", "phase").text == "Pending" else None
+
+
 def goes_before_its_guest(pod: Object, cluster: Cluster) -> bool:
     """Return whether a drain evicts the pod of a VMI that starts,
     before KubeVirt has handed that over to the node.
@@ -90,13 +99,8 @@ def goes_before_its_guest(pod: Object, cluster: Cluster) -> bool:
     The webhook lets it go, unless the VMI has to migrate, which it cannot yet (#admitLauncherPod).
     No budget protects a Pending pod.
     """
-    vmi = starting_guest(pod, cluster)
+    vmi = waiting_guest(pod, cluster)
     if vmi is None:
-        return False
-    if pod.at("status", "phase").text != "Pending" or vmi.at("status", "phase").text not in (
-        "Pending",
-        "Scheduling",
-    ):
         return False
     fails = pod_starts.fault(pod, cluster) is not None
     if fails and started_pods.attachment_fault(pod, cluster) is None:
@@ -145,7 +149,7 @@ def require_known_guest(pod: Object, cluster: Cluster) -> None:
 def unknown_guests(pods: Iterable[Object], cluster: Cluster) -> Iterator[str]:
     """Yield what cannot be determined of the guests of these pods."""
     for pod in pods:
-        if not pod.deleted:
+        if not pod.deleted and waiting_guest(pod, cluster) is None:
             try:
                 require_known_guest(pod, cluster)
             except Unseen as unseen:

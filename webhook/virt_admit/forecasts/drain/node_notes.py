@@ -25,7 +25,7 @@ from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.forecasts.remediation import awaited_return
-from virt_admit.forecasts.remediation.ends import left_power_offs
+from virt_admit.forecasts.remediation.ends import left_power_offs, stale_verdicts
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, node_health
@@ -79,6 +79,7 @@ READS: Final[Reads] = union(
     awaited_certificates.READS,
     unasked_vms.READS,
     left_power_offs.READS,
+    stale_verdicts.READS,
     {
         CAPI_MACHINE: ("spec.clusterName",),
         MACHINE_CONFIG_POOL: (),
@@ -95,6 +96,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from awaited_certificates.notes(node.name, cluster)
     yield from _kubevirt_held(node, cluster)
     yield from left_power_offs.notes(node, cluster)
+    yield from stale_verdicts.notes(node, cluster)
     if next(iter(gather(on_node(cluster, node.name))[0]), None) is not None:
         yield from control_path.leaves_too(node.name, cluster)
     yield from px_updates.of_node(node.name, cluster)

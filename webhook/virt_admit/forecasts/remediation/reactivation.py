@@ -138,7 +138,11 @@ def _template(
         yield Reactivation(check, f"create {step.title}{_instead(step, cluster)}")
     elif not template.at("spec", "template").is_map:
         yield Reactivation(check, f"give {step.title} a spec.template")
-    elif step.kind is kinds.METAL3_TEMPLATE and step.namespace != inactive_reasons.METAL3_NAMESPACE:
+    elif (
+        check.kind is kinds.NHC  # a MachineHealthCheck looks in its own namespace
+        and step.kind is kinds.METAL3_TEMPLATE
+        and step.namespace != inactive_reasons.METAL3_NAMESPACE
+    ):
         yield Reactivation(
             check, f"move {step.title} to the namespace {inactive_reasons.METAL3_NAMESPACE}"
         )

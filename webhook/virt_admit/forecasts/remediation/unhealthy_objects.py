@@ -25,7 +25,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import format_duration
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, names
-from virt_admit.model.remediation import health_checks, machine_starts, machines
+from virt_admit.model.remediation import health_checks, machine_drain, machine_starts, machines
 from virt_admit.model.remediation.health_checks import TERMINATING, HealthCheck
 
 EXTERNAL_REMEDIATION: Final = "host.metal3.io/external-remediation"
@@ -240,7 +240,9 @@ def _capi_machine(check: HealthCheck, machine: Object, cluster: Cluster) -> str:
     if owner is not None and not is_true(owner, "InfrastructureReady"):
         _capi_node(machine, name, cluster)  # it must exist, but its conditions are not judged yet
         return ""
-    if why or (why := _reported(machine)):
+    if not why and not (check.template.present and machine_drain.recovered(machine)):
+        why = _reported(machine)
+    if why:
         return f"reports {why}"
     return _conditions_of(_capi_node(machine, name, cluster), check)
 
@@ -348,7 +350,8 @@ def is_initialized(owner: Object) -> bool:
     if is_true(owner, kind):
         return True
     is_left_out = not owner.condition(kind).present
-    return is_left_out and owner.at("status", "controlPlaneReady").boolean is True
+    status, newer = owner["status"], ("initialization", "controlPlaneInitialized")
+    return is_left_out and True in (status["controlPlaneReady"].boolean, status.at(*newer).boolean)
 
 
 def is_true(obj: Object, kind: str) -> bool:

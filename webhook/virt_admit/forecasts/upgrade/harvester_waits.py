@@ -176,7 +176,8 @@ def _failing(upgrades: Collection[str], cluster: Cluster) -> Iterator[tuple[Obje
         if image is None or image.at("status", "phase").text == "Succeeded":
             continue
         restarts = image.at("status", "restartCount").integer or 0
-        if restarts >= _RESTARTS and image.condition("Running")["status"].text == "False":
+        lasts = restarts >= _RESTARTS or unfinished_disks.killed(image, cluster) is not None
+        if lasts and image.condition("Running")["status"].text == "False":
             yield upgrade, image
 
 

@@ -2,26 +2,29 @@
 
 Its pods write the lock into an annotation of their DaemonSet. The pod of the node that has it
 drains that node. It keeps the lock until the node is back, or until its drain fails, which needs a
-drain time-out. A node that was deleted meanwhile keeps it, unless the lock has a time to live.
+drain time-out. A node that was deleted meanwhile keeps it, unless the lock has a time to live. So
+does a node whose reboot is blocked: 1.13 takes the lock before it looks for what blocks it.
 Sources: kubereboot/kured: pkg/daemonsetlock/daemonsetlock.go#Acquire, #ttlExpired;
-cmd/kured/main.go#rebootAsRequired.
+cmd/kured/main.go#rebootAsRequired, also in 1.12.0, 1.13.2 and 1.14.0; kubereboot/kured#792.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes import clock, units
+from virt_admit.model.kubernetes import clock, selectors, units
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, VMI
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.launcher import vm_ledger
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import node_phases
@@ -47,7 +50,9 @@ READS: Final[Reads] = union(
             f"metadata.annotations.{LOCK}",
             "spec.template.spec.containers.args",
             "spec.template.spec.containers.command",
+            "spec.template.spec.containers.image",
         ),
+        POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase"),
         NODE: (
             f"metadata.annotations.{_BEGUN}",
             f"metadata.annotations.{_BEFORE}",
@@ -209,7 +214,7 @@ def words(cluster: Cluster) -> Iterator[str]:
         if not left and marks_nodes(lock.daemon) and not unlisted(cluster, NODE):
             continue  # it would have marked the others
         gone = not unlisted(cluster, NODE) and find(cluster, NODE, "", lock.node) is None
-        if gone and not lock.expires:
+        if (gone and not lock.expires) or _block(lock, cluster):
             continue  # ``hold`` says it
         since = clock.lasts(clock.elapsed(lock.since, cluster))
         ends = f"expires at {clock.stamp(lock.until)}" if lock.until is not None else "may expire"
@@ -308,24 +313,84 @@ def _arguments(daemon: Object) -> Iterator[str]:
 def _argument(daemon: Object, name: str) -> str:
     """Return the value of an argument of kured, as ``30m`` of ``--lock-release-delay=30m``; empty:
     it is not set."""
+    return next(_values(daemon, name), "")
+
+
+def _values(daemon: Object, name: str) -> Iterator[str]:
+    """Yield the values of an argument that may be given several times."""
     given = (each.partition("=") for each in _arguments(daemon))
-    return next((value for key, _, value in given if key == name), "")
+    return (value for key, _, value in given if key == name)
 
 
 @cached
 def hold(cluster: Cluster) -> Hold | None:
-    """Return the lock that keeps kured from rebooting any node for good; None: none is known to."""
+    """Return the lock that keeps kured from rebooting any other node for good; None: none is known
+    to.
+    """
     nodes = {node.name: node for node in cluster.known(NODE)}
     if unlisted(cluster, NODE):
         return None
     for daemon in {lock.daemon.full_name: lock.daemon for lock in locks(cluster)}.values():
         own = [lock for lock in locks(cluster) if lock.daemon is daemon]
-        left = [lock for lock in own if lock.node not in nodes and not lock.expires]
+        left = [
+            lock
+            for lock in own
+            if not lock.expires and (lock.node not in nodes or _block(lock, cluster))
+        ]
         # else a reboot goes on, whose lock is in the annotation
         is_left = len(left) == len(own) >= _owners(daemon)
         if is_left:
-            return Hold(left[0], tuple(sorted(name for name, node in nodes.items() if waits(node))))
+            blocked = _block(left[0], cluster)
+            others = {name for name, node in nodes.items() if waits(node)} - {left[0].node}
+            if blocked and not others and marks_nodes(daemon):
+                continue  # that node is to stay as it is, and no other one waits
+            return Hold(left[0], tuple(sorted(others)), blocked)
     return None
+
+
+_LONG: Final = timedelta(hours=1)
+"""A node with the lock that is not even cordoned after this time is not being rebooted."""
+
+_KEEPS: Final = re.compile(r":v?1\.13\.[0-9]+(?:[-@]|$)")
+"""The images whose kured takes the lock before it looks for what blocks the reboot."""
+
+
+def _block(lock: RebootLock, cluster: Cluster) -> str:
+    """Return what keeps a node with the lock from its reboot; empty: it goes on, or that is not
+    known.
+
+    Its drain would have cordoned it at once.
+    """
+    node, age = find(cluster, NODE, "", lock.node), clock.elapsed(lock.since, cluster)
+    images = [
+        each["image"].text or ""
+        for each in lock.daemon.at("spec", "template", "spec", "containers").items()
+    ]
+    if node is None or age is None or age < _LONG or not any(map(_KEEPS.search, images)):
+        return ""
+    back = _back(lock, cluster) is not None or node.condition("Ready")["status"].text != "True"
+    if back or node.at("spec", "unschedulable").boolean or not _needs_reboot(node, lock):
+        return ""
+    found = sorted(
+        f"{vm_ledger.user(pod)} ({selector})"
+        for selector in _values(lock.daemon, "--blocking-pod-selector")
+        for pod in _selected(selector, node.name, cluster)
+    )
+    return names(dict.fromkeys(found)) if found else ""
+
+
+def _needs_reboot(node: Object, lock: RebootLock) -> bool:
+    return _BEGUN in node.annotations or not marks_nodes(lock.daemon)
+
+
+def _selected(selector: str, node: str, cluster: Cluster) -> Iterator[Object]:
+    """Yield the known pods on a node that block its reboot (pkg/blockers/kubernetespod.go)."""
+    with contextlib.suppress(ValueError):
+        parsed = selectors.parse_text(selector)
+        for pod in cluster.known(POD):
+            on_node = pod.at("spec", "nodeName").text == node and not pod.ended
+            if on_node and parsed.matches(pod.labels):
+                yield pod
 
 
 def _owners(daemon: Object) -> int:
@@ -336,11 +401,13 @@ def _owners(daemon: Object) -> int:
 
 
 class Hold(NamedTuple):
-    """A lock whose holder does not exist, and which never expires."""
+    """A lock that never expires, and whose holder does not exist or may not be rebooted."""
 
     lock: RebootLock
     waiting: tuple[str, ...]
     """The nodes that are to be rebooted, as far as kured marks them."""
+    blocked: str = ""
+    """The pods that keep the holder from its reboot; empty: it does not exist."""
 
     def concerns(self, node: str, cluster: Cluster) -> bool:
         """Return whether it is said at a node: one that waits, else the first one, since no mark
@@ -354,10 +421,18 @@ class Hold(NamedTuple):
         """Return what is wrong."""
         daemon = self.lock.daemon
         since = clock.lasts(clock.elapsed(self.lock.since, cluster))
+        absent = "" if self.blocked else ", which does not exist,"
+        ends = "lasts as long as that" if self.blocked else "does not end by itself"
+        why = (
+            f". Its reboot is blocked by {self.blocked}, as --blocking-pod-selector says, and "
+            "kured 1.13 keeps the lock meanwhile, which"
+            if self.blocked
+            else ", and the lock"
+        )
         return (
-            f"kured reboots no node: {self.lock.node}, which does not exist, has held its "
-            f"lock{since} (annotation {LOCK} of DaemonSet {daemon.full_name}), and the lock has no "
-            f"time to live. {self._waiting}, and that does not end by itself"
+            f"kured reboots no node: {self.lock.node}{absent} has held its "
+            f"lock{since} (annotation {LOCK} of DaemonSet {daemon.full_name}){why} has no "
+            f"time to live. {self._waiting}, and that {ends}"
         )
 
     @property
@@ -374,6 +449,14 @@ class Hold(NamedTuple):
     @property
     def remedy(self) -> str:
         """What ends it, with a command."""
+        if self.blocked:
+            return typed(
+                "update kured to 1.14 or later, which looks for such pods before it takes the "
+                "lock; then give the lock up",
+                self.release,
+                f"or move {self.blocked} to another node or take the label away, if "
+                f"{self.lock.node} may be rebooted",
+            )
         return typed(
             f"make sure that {self.lock.node} is gone, and set --lock-ttl for the future; this "
             "gives the lock up",

@@ -209,6 +209,27 @@ def condition(obj: Object, kind: str) -> Field:
     return next((each for each in later if each["type"].text == kind), Field(None))
 
 
+JUDGED: Final = "HealthCheckSucceeded"
+"""The condition in which a health check of Cluster API writes what it thinks of a Machine."""
+_OF_NODE: Final = ("NodeHealthy", "NodeReady")
+
+
+def recovered(machine: Object) -> datetime | None:
+    """Return since when the node of a Machine is healthy that a check judged unhealthy before;
+    None: it is not, or nothing judged it so.
+    """
+    verdict = condition(machine, JUDGED)
+    judged = clock.instant(verdict["lastTransitionTime"].text)
+    said = [condition(machine, kind) for kind in _OF_NODE]
+    known = [each for each in said if each.present]
+    if verdict["status"].text != "False" or judged is None or not known:
+        return None
+    times = [clock.instant(each["lastTransitionTime"].text) for each in known]
+    since = max((each for each in times if each is not None), default=judged)
+    is_healthy = all(each["status"].text == "True" for each in known)
+    return since if is_healthy and since > judged else None
+
+
 def timeout(machine: Object) -> int | None:
     """Return after how many seconds Cluster API ends the drain; None: never, as on OpenShift."""
     return _seconds(machine, "nodeDrainTimeout")

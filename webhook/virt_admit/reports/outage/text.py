@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain import launcher_pods
+from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.outage import outages as outages_module
 from virt_admit.forecasts.outage import time_parts
 from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
@@ -15,6 +17,7 @@ from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Part, Seconds
 from virt_admit.forecasts.placement import virt_handlers, volume_attachments
 from virt_admit.forecasts.placement.components import busy_volumes, cluster_controllers
 from virt_admit.model.kubernetes import node_health
+from virt_admit.model.kubernetes.cluster import entry
 from virt_admit.model.messages import count, ended, names
 from virt_admit.model.sanitize import indented, line, name
 from virt_admit.model.scheduler.resources import MEMORY, show
@@ -114,6 +117,7 @@ def of_loss(one: Outage) -> Iterator[str]:
             yield f"  to do: {remedy}"
     if len(one.vms) > _MOST_VMS:
         yield f"  and {len(one.vms) - _MOST_VMS} more VMs (see -o json)"
+    yield from _starting(one)
     stay = one.loss.homeless
     if stay:
         yield f"  {count(len(stay), 'other pod')} can start on no node that is left: {names(stay)}"
@@ -128,6 +132,21 @@ def of_loss(one: Outage) -> Iterator[str]:
         )
     if any(vm.parts and is_estimated(vm.vmi) for vm in one.vms):
         yield "  an earlier start of some VMs is not known: 10 to 120 seconds are assumed"
+
+
+def _starting(one: Outage) -> Iterator[str]:
+    """Yield the VMs whose pods wait on the nodes: no guest of theirs is lost."""
+    cluster = one.loss.cluster
+    for node in one.nodes:
+        pods = entry(cluster, evicted_pods.by_node, node) or ()
+        guests = (launcher_pods.waiting_guest(pod, cluster) for pod in pods if not pod.deleted)
+        found = sorted(vmi.full_name for vmi in guests if vmi is not None)
+        if found:
+            starts, own = ("starts", "its") if len(found) == 1 else ("start", "their")
+            yield (
+                f"  {count(len(found), 'VM')} {starts} on {name(node)} and no guest runs yet: "
+                f"{names(found)}. The end of {own} pod there comes before a start elsewhere"
+            )
 
 
 def _tolerated(one: Outage) -> str:

@@ -12,7 +12,7 @@ from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import CSR
 from virt_admit.model.lookups import grouped
-from virt_admit.model.messages import sentence
+from virt_admit.model.messages import capital, sentence
 
 READS: Final = certificate_requests.READS
 
@@ -35,3 +35,7 @@ def reported(cluster: Cluster) -> Iterator[ReportedProblem]:
         name, *more = sorted(each.name for each in requests)
         text = f"nothing approves it, and {effect}"
         yield ReportedProblem(CSR.kind, "", name, text, None, also=tuple(more))
+    if joining := certificate_requests.joining(cluster):
+        first, *more = joining.hosts.values()
+        told = f"{joining.reason}. {sentence(capital(typed(joining.advice, joining.command)))}"
+        yield ReportedProblem(CSR.kind, "", first, told, None, also=tuple(more))

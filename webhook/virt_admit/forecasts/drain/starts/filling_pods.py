@@ -223,7 +223,7 @@ def _raise_limit(pod: Object, limit: str, cluster: Cluster) -> str:
     else:
         field = f"{'.'.join(_OF_CDI_OBJECT)}.limits.memory of CDI"
         return f"raise {field} above {limit} (or in HyperConverged, if one writes the CDI object)"
-    more = _twice(limit)
+    more = _ENOUGH if limit == _DEFAULT else _twice(limit)
     delete = shell("kubectl", "delete", "pod", argument(pod.name), "-n", pod.namespace)
     example = f", such as {more}" if more else ""
     words = (
@@ -243,6 +243,13 @@ _OF_V1: Final = ("spec", "storage", "workloadResourceRequirements")
 _OF_V1BETA1: Final = ("spec", "resourceRequirements", "storageWorkloads")
 _OF_CDI_OBJECT: Final = ("spec", "config", "podResourceRequirements")
 _QUANTITY: Final = re.compile(r"([0-9]{1,12})([KMGT]?i?)")
+
+
+_DEFAULT: Final = "600M"
+"""The limit that CDI's pods have without a setting."""
+_ENOUGH: Final = "2G"
+"""What Harvester has set since (harvester/harvester#10694), as qemu-img buffers more than the
+default while a volume is slow."""
 
 
 def _twice(limit: str) -> str:

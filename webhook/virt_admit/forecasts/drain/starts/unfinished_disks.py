@@ -157,7 +157,7 @@ def failing(disk: Object, cluster: Cluster) -> Problem | None:
     """Return why the pod that fills a data volume fails again and again, or never starts, as CDI
     does not make its scratch claim; None: it does not now.
     """
-    again, phase = disk.at("status", "restartCount").integer or 0, disk.at("status", "phase").text
+    again, phase = _restarts(disk), disk.at("status", "phase").text
     works = disk.is_true("Running") or disk.condition("Running")["reason"].text == "Completed"
     if phase == "Succeeded" or works:
         return None
@@ -172,6 +172,21 @@ def failing(disk: Object, cluster: Cluster) -> Problem | None:
 
 _OFTEN: Final = 5
 """Restarts of a pod, which take some five minutes."""
+
+
+def killed(disk: Object, cluster: Cluster) -> Problem | None:
+    """Return that the pod which fills a data volume is ended for lack of memory again and again,
+    which further restarts do not change; None: it is not now.
+    """
+    if failing(disk, cluster) is None or _restarts(disk) < _OFTEN:
+        return None
+    work = filling_pods.of_disk(disk, disk.at("status", "claimName").text or disk.name, cluster)
+    begin = f"its disk {disk.name} is not filled"
+    return filling_pods.killed(work.pods, begin, cluster)
+
+
+def _restarts(disk: Object) -> int:
+    return disk.at("status", "restartCount").integer or 0
 
 
 def _told(disk: Object, work: FillingPods, begin: str, cluster: Cluster) -> Problem | None:

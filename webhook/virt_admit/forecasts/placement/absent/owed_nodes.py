@@ -1,4 +1,5 @@
-"""The next node of a cluster that does not come although a controller of Machines owes it.
+"""The next node of a cluster that does not come although a controller of Machines owes it, or its
+kubelet asks for a certificate.
 
 Machines are counted by their owner: the status of a controller that is paused is old
 (kubernetes-sigs/cluster-api#4473). Those that are being deleted count, as a MachineSet of Cluster
@@ -15,6 +16,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.absent import unready_nodes
 from virt_admit.forecasts.placement.components import stalled_machines
+from virt_admit.model import certificate_requests
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, events, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
@@ -58,6 +60,7 @@ machineautoscaler). The minimum holds for the deletion of failed Machines too
 clusterapi_nodegroup.go#DeleteNodes, issue 9961).
 """
 READS: Final[Reads] = union(
+    certificate_requests.READS,
     unready_nodes.READS,
     paused_clusters.READS,
     stalled_machines.READS,
@@ -94,6 +97,8 @@ def _owed(cluster: Cluster) -> Iterator[Problem]:
             kind = kinds.of(owner) or CAPI_MACHINE_SET
             reason = f"{owner.kind} {owner.full_name} makes none: {short}: {said}"
             yield Problem(reason, typed("repair what it reports", about("describe", owner, kind)))
+    if joining := certificate_requests.joining(cluster):
+        yield Problem(joining.reason, typed(joining.advice, joining.command))
     yield from _deleted_early(cluster)
     if found := next_machine(cluster):
         yield found

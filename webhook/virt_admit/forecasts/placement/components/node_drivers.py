@@ -19,6 +19,8 @@ from typing import Final
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.placement.components.drivers import driver_faults, node_agents
+from virt_admit.forecasts.placement.components.kubelets import root_directories
+from virt_admit.forecasts.placement.components.kubelets.root_directories import OtherRoot
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import kernel_modules
 from virt_admit.model.kubernetes import clock, events, node_health
@@ -37,6 +39,7 @@ READS: Final[Reads] = union(
     kernel_modules.READS,
     node_health.READS,
     node_agents.READS,
+    root_directories.READS,
     {
         POD: ("status.conditions", "status.containerStatuses", "status.phase"),
         PVC: ("spec.volumeName",),
@@ -156,6 +159,8 @@ def words(driver: str, node: str, cluster: Cluster) -> str:
     """Return what brings a driver back to a node, without a command."""
     broken = agent(driver, node, cluster)
     pod = broken.pod if broken is not None else _pod(driver, node, cluster)
+    if broken is None and (other := _other_root(pod, cluster)) is not None:
+        return other.advice
     return (
         f"repair {f'pod {pod.name}' if pod is not None else f'the pod of driver {driver}'} on "
         f"{node}"
@@ -172,6 +177,8 @@ def remedy(driver: str, node: str, cluster: Cluster) -> str:
         return broken.remedy
     if (absent := driver_daemons.absent(driver, node, cluster)) is not None:
         return absent.remedy
+    if (other := _other_root(pod, cluster)) is not None:
+        return other.remedy
     described = kubectl("describe", POD, pod.name, pod.namespace) if pod is not None else ""
     return typed(words(driver, node, cluster), described or kubectl("describe", CSI_NODE, node))
 
@@ -199,12 +206,21 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
         return f" ({first}{cause.words})"
     if (store := node_agents.of_driver(driver, node, cluster)) is not None:
         return f" ({store.words})"
-    if pod is not None or unlisted(cluster, POD):
+    if pod is not None:
+        other = _other_root(pod, cluster)
+        return f" ({other.words})" if other is not None else ""
+    if unlisted(cluster, POD):
         return ""
     if (absent := driver_daemons.absent(driver, node, cluster)) is not None:
         return f" ({absent.words})"
     daemon = cluster.cached(_daemons).get(driver)
     return f" (DaemonSet {daemon} has no pod there)" if daemon else ""
+
+
+def _other_root(pod: Object | None, cluster: Cluster) -> OtherRoot | None:
+    """Return that the kubelet does not look where a driver's pod registers it; None: it does, or
+    that is not known."""
+    return root_directories.of_pod(pod, cluster) if pod is not None else None
 
 
 def agent(driver: str, node: str, cluster: Cluster) -> BrokenPod | None:

@@ -10,7 +10,7 @@ from virt_admit.forecasts.placement.absent import unready_nodes
 from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.forecasts.placement.components.drivers import driver_faults
 from virt_admit.forecasts.placement.components.node_drivers import LACKS
-from virt_admit.forecasts.placement.refusals import unreached_nodes
+from virt_admit.forecasts.placement.refusals import unreached_nodes, volume_limits
 from virt_admit.forecasts.placement.refusals.unserved_nodes import is_unregistered
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -42,9 +42,13 @@ def not_ready_now(
     }
     if not busy:
         return None
-    full = _full(refusals)
+    limited, way = volume_limits.full(refusals)
+    full = f"{_full(refusals)}{limited}"
     found = _broken(busy, full, cluster) or _pressed(busy, full) or _without_handler(busy, cluster)
-    return found or _closed(busy, full, cluster, starts)
+    found = found or _closed(busy, full, cluster, starts)
+    if not way:
+        return found
+    return found._replace(remedy=typed(found.remedy, found.command, f"or, {way}"), command="")
 
 
 def _full(refusals: Mapping[str, str]) -> str:

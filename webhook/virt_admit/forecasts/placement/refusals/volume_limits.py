@@ -44,8 +44,45 @@ def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     name, found = min(full.items(), key=lambda each: (_over(each[1]), each[0]))
     amount = count(_over(found), "volume")
     way = f"take {amount} of {found[1]} away from {name} (move or stop pods that hold them)"
-    further = "or add a node, or raise the limit of the driver, if the machines take more"
+    further = f"or add a node, or {_raised(found[1])}"
     return Problem(f": {names(said)}", typed(way, pods_on(name), further))
+
+
+def full(refusals: Mapping[str, str]) -> tuple[str, str]:
+    """Return which nodes take no more volumes and lack nothing else, as a clause without the
+    amounts of a pod, and what helps while other nodes stay away; both empty: none.
+    """
+    limited = {name: found for name, why in refusals.items() if (found := _CAUSE.fullmatch(why))}
+    if not limited:
+        return "", ""
+    by_limit = grouped(sorted(limited), lambda name: (limited[name][1], limited[name][3]))
+    said = (
+        f"; too few of the {most} volumes of {driver} are left on {names(some, 60)}"
+        for (driver, most), some in by_limit.items()
+    )
+    name, found = min(limited.items(), key=lambda each: (_over(each[1]), each[0]))
+    amount = count(_over(found), "volume")
+    way = (
+        f"while that lasts, take {amount} of {found[1]} away from {name} (move or stop pods that "
+        f"hold them), add a node, or {_raised(found[1])}"
+    )
+    return "".join(said), way
+
+
+def _raised(driver: str) -> str:
+    """Return how the limit of a driver is raised."""
+    return f"raise the limit of the driver, if the machines take more{_SETTINGS.get(driver, '')}"
+
+
+_SETTINGS: Final = {
+    "csi.vsphere.vmware.com": (
+        " (vSphere 8: MAX_VOLUMES_PER_NODE of its DaemonSet, on OpenShift "
+        "maxAllowedBlockVolumesPerNode of its ClusterCSIDriver)"
+    )
+}
+"""Source: kubernetes-sigs/vsphere-csi-driver:pkg/csi/service/node.go, with the feature state
+max-pvscsi-targets-per-vm; openshift/vmware-vsphere-csi-driver-operator.
+"""
 
 
 def _over(found: re.Match[str]) -> int:

@@ -1,0 +1,1 @@
+"""What kubelets are started with, beside what other software expects of them."""
