@@ -13,7 +13,7 @@ longhorn/longhorn#11994, #12311, #4386, #2475.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -41,7 +41,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, WHOLE_CONDITIONS, Reads, union
-from virt_admit.model.lookups import fields, find, find_named, grouped
+from virt_admit.model.lookups import fields, find, find_named
 from virt_admit.model.messages import cut_middle, names
 
 _INSTANCE: Final = (
@@ -177,17 +177,12 @@ def _engine(volume: Object, node: str, cluster: Cluster) -> Object | None:
     """Return the engine of a volume that is to run on a node; None: it is not known,
     or the volume is still elsewhere.
     """
-    known = entry(cluster, _engines, volume.name) or ()
+    known = entry(cluster, longhorn_copies.engines_by_volume, volume.name) or ()
     here = next((each for each in known if each.at("spec", "nodeID").text == node), None)
     # its node is empty while its replicas start
     if here is None and volume.at("spec", "migrationNodeID").text == node:
         return next((each for each in known if not each.at("spec", "nodeID").text), None)
     return here
-
-
-def _engines(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    every = sorted(cluster.known(LONGHORN_ENGINE), key=lambda each: each.name)
-    return grouped(every, lambda each: each.at("spec", "volumeName").text or "")
 
 
 def _engines_of(replica: Object) -> tuple[str | None, str | None]:

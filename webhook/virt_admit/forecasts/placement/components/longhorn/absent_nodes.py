@@ -17,7 +17,7 @@ from typing import Final
 from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
 from virt_admit.model.commands import about, merge_patch, typed
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_ATTACHMENT,
     LONGHORN_ENGINE,
@@ -103,9 +103,8 @@ def _names(volume: Object, cluster: Cluster) -> Iterator[tuple[Kind, Object, str
     for path in volume_users.PLACES:
         if on := volume.at(*path).text:
             yield LONGHORN_VOLUME, volume, ".".join(path), on
-    for engine in sorted(cluster.known(LONGHORN_ENGINE), key=lambda each: each.name):
-        on = engine.at("spec", "nodeID").text
-        if on and engine.at("spec", "volumeName").text == volume.name:
+    for engine in entry(cluster, longhorn_copies.engines_by_volume, volume.name) or ():
+        if on := engine.at("spec", "nodeID").text:
             yield LONGHORN_ENGINE, engine, "spec.nodeID", on
     for attachment in volume_users.tickets_of(volume.name, cluster):
         for key, ticket in attachment.at("spec", "attachmentTickets").entries():

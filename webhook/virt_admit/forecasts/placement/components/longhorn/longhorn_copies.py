@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import LONGHORN_MANAGER, LONGHORN_REPLICA, LONGHORN_SETTING
+from virt_admit.model.kubernetes.kinds import (
+    LONGHORN_ENGINE,
+    LONGHORN_MANAGER,
+    LONGHORN_REPLICA,
+    LONGHORN_SETTING,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import fields, grouped
@@ -41,6 +46,12 @@ def by_volume(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     """Return the replicas by volume, sorted by name: a cluster has one Longhorn."""
     known = sorted(cluster.known(LONGHORN_REPLICA), key=lambda replica: replica.name)
     return grouped(known, lambda replica: replica.at("spec", "volumeName").text or "")
+
+
+def engines_by_volume(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the engines by volume, sorted by name: one that migrates has two."""
+    every = sorted(cluster.known(LONGHORN_ENGINE), key=lambda each: each.name)
+    return grouped(every, lambda each: each.at("spec", "volumeName").text or "")
 
 
 def healthy(cluster: Cluster) -> Mapping[tuple[str, str], set[str]]:
