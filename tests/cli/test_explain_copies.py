@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders import manifest
 from tests.cli.explain_vm_cases import WORLD, Explainer
+from tests.forecasts.drain.vm_motion import NOW
 
 MADE = "2020-01-01T00:00:00Z"
 _REFUSED = 'admission webhook "guard.example.com" denied the request: no owner label'
@@ -82,15 +83,8 @@ def test_a_vm_that_a_restore_locks_is_not_to_be_started(explain):
     assert "virtctl start" not in text
 
 
-@pytest.mark.parametrize(
-    ("mode", "complete", "told", "starts"),
-    [
-        ("WaitForFirstConsumer", False, "so both wait for each other without end", True),
-        ("Immediate", False, "and is under way for ", False),
-        ("WaitForFirstConsumer", True, "as it is meant to be: with run strategy Halted", True),
-    ],
-)
-def test_a_vm_that_harvester_restores_is_off_for_that(explain, mode, complete, told, starts):
+def restoring(claim, *, complete=False):
+    """Return a VM that Harvester has stopped to restore it with this claim."""
     vm = manifest(
         "kubevirt.io/v1",
         "VirtualMachine",
@@ -100,7 +94,7 @@ def test_a_vm_that_harvester_restores_is_off_for_that(explain, mode, complete, t
         spec={
             "runStrategy": "Halted",
             "template": {
-                "spec": {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "new"}}]}
+                "spec": {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": claim}}]}
             },
         },
         status={
@@ -117,9 +111,21 @@ def test_a_vm_that_harvester_restores_is_off_for_that(explain, mode, complete, t
         spec={"target": {"kind": "VirtualMachine", "name": "db"}},
         status={
             "complete": complete,
-            "restores": [{"persistentVolumeClaimSpec": {"metadata": {"name": "new"}}}],
+            "restores": [{"persistentVolumeClaimSpec": {"metadata": {"name": claim}}}],
         },
     )
+    return [*WORLD[:2], vm, restore]
+
+
+@pytest.mark.parametrize(
+    ("mode", "complete", "told", "starts"),
+    [
+        ("WaitForFirstConsumer", False, "so both wait for each other without end", True),
+        ("Immediate", False, "and is under way for ", False),
+        ("WaitForFirstConsumer", True, "as it is meant to be: with run strategy Halted", True),
+    ],
+)
+def test_a_vm_that_harvester_restores_is_off_for_that(explain, mode, complete, told, starts):
     claim = manifest(
         "v1",
         "PersistentVolumeClaim",
@@ -129,8 +135,35 @@ def test_a_vm_that_harvester_restores_is_off_for_that(explain, mode, complete, t
         status={"phase": "Pending"},
     )
     late = manifest("storage.k8s.io/v1", "StorageClass", "late", volumeBindingMode=mode)
-    _, text = explain(*WORLD[:2], vm, restore, claim, late, flags=("-n", "shop"), form="text")
+    objects = restoring("new", complete=complete)
+    _, text = explain(*objects, claim, late, flags=("-n", "shop"), form="text")
 
     assert told in text
     assert ("virtctl start" in text) is starts
     assert ("VirtualMachineRestore back of Harvester" in text) is not complete
+
+
+def test_a_claim_that_a_provisioner_refuses_keeps_a_restore_of_harvester(explain):
+    new = {"kind": "PersistentVolumeClaim", "name": "new", "namespace": "shop"}
+    claim = manifest(
+        *("v1", "PersistentVolumeClaim", "new", "shop"),
+        spec={"storageClassName": "fast"},
+        status={"phase": "Pending"},
+    )
+    fast = manifest("storage.k8s.io/v1", "StorageClass", "fast", provisioner="csi.example")
+    refused = manifest(
+        *("v1", "Event", "e", "shop"),
+        involvedObject=new,
+        type="Warning",
+        reason="ProvisioningFailed",
+        message="out of space",
+        lastTimestamp=NOW,
+    )
+    _, text = explain(*restoring("new"), claim, fast, refused, flags=("-n", "shop"), form="text")
+
+    why = " ".join(text.split())
+    assert "has set it to Halted, and is under way for " in why
+    assert ", and claim new is Pending: out of space" in why
+    assert "correct what provisioner csi.example refuses" in why
+    _, text = explain(*restoring("other"), claim, fast, refused, flags=("-n", "shop"), form="text")
+    assert "claim new is Pending" not in " ".join(text.split())

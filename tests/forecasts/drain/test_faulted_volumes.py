@@ -144,6 +144,50 @@ def test_the_room_that_longhorn_counts(disks, says):
     assert "60 of 260 GiB reserved)" in found or not says
 
 
+def resting(name, claim, state="detached", node="w1"):
+    """Return a volume of Longhorn of 40 GiB with a copy."""
+    seen = {"namespace": "vms", "pvcName": claim}
+    status = {"state": state, "robustness": "unknown", "kubernetesStatus": seen}
+    api, where = "longhorn.io/v1beta2", "longhorn-system"
+    copy = {"volumeName": name, "nodeID": node}
+    return [
+        obj("Volume", api, name, where, spec={"size": str(40 * 2**30)}, status=status),
+        obj("Replica", api, f"{name}-r", where, spec=copy),
+    ]
+
+
+def named_by(claim):
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": claim}}]
+    vm = {"template": {"spec": {"volumes": volumes}}}
+    return [
+        obj("VirtualMachine", "kubevirt.io/v1", "off", "vms", spec=vm),
+        obj("Pod", "v1", "job", "vms", spec={"volumes": []}, status={"phase": "Running"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("objects", "told"),
+    [
+        (resting("v-1", "left"), "claim vms/left, together 40 GiB)"),
+        (
+            resting("v-1", "left") + resting("v-2", "old"),
+            "claims vms/left, vms/old, together 80 GiB",
+        ),
+        (resting("v-1", "left") + named_by("left"), ""),
+        (resting("v-1", "left", state="attached"), ""),
+        (resting("v-1", "left", node=""), ""),
+        (resting("v-1", ""), ""),
+    ],
+    ids=["one", "two", "a VM that is off names it", "attached", "no copy", "no claim"],
+)
+def test_claims_that_nothing_uses_take_room_too(objects, told):
+    said = not_scheduled("insufficient storage")
+    found = waiting(unplaced(1), conditions=said, change=lambda items: items.extend(objects))
+
+    assert told in found.remedy
+    assert ("no VM and no pod uses" in found.remedy) is bool(told)
+
+
 def test_copies_that_no_disk_may_take():
     found = waiting(unplaced(1), conditions=not_scheduled("tags not fulfilled"))
     assert "no copy of volume" in found.reason

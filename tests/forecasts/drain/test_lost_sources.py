@@ -89,6 +89,36 @@ def test_a_source_that_does_not_exist():
     )
 
 
+MISSING = (
+    "error getting snapshot snap from api server: volumesnapshots.snapshot.storage.k8s.io "
+    '"snap" not found'
+)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "way"),
+    [
+        (
+            {},
+            "stop its VM, delete the claim, which has no volume, and make it again from a source "
+            "that exists, or without spec.dataSource and dataSourceRef and then restore its data: ",
+        ),
+        (
+            {"labels": {"velero.io/backup-name": "b", "velero.io/restore-name": "r"}},
+            "and restore it from Velero's Backup b again with a resource modifier that removes "
+            "spec.dataSource and dataSourceRef, which Restore r has written as they once were: ",
+        ),
+        (
+            {"ownerReferences": [{"kind": "DataVolume", "name": "dv", "controller": True}]},
+            "create the disk again from a source that exists and stays: ",
+        ),
+        (CLONE, "create the disk again from another copy, because VM db, which was cloned, "),
+    ],
+)
+def test_a_claim_without_its_source_is_made_again_by_who_makes_it(metadata, way):
+    assert way in lost(said=MISSING, of=claim(**metadata)).remedy
+
+
 def test_the_login_in_an_address_of_the_storage_is_not_quoted():
     error = {"message": "GET https://admin:s3cret@san.example.com/api: timeout"}
     found = lost(snapshot("", error=error), said="snapshot snap is not Ready")

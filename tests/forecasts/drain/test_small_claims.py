@@ -118,3 +118,77 @@ def test_a_restore_that_cannot_be_read_may_go_on():
 )
 def test_a_claim_that_is_large_enough_or_not_known_to_be_small_is_not_blamed(own, objects):
     assert small(own, *objects) is None
+
+
+GROWN = (
+    "failed to verify data source: size of target volume (10737418240 bytes) is different than "
+    "size of source volume (21474836480 bytes)"
+)
+
+
+def source(size):
+    spec, status = {"resources": {"requests": {"storage": size}}}, {"capacity": {"storage": size}}
+    return manifest("v1", "PersistentVolumeClaim", "root", NAMESPACE, spec=spec, status=status)
+
+
+def taken(size="10Gi"):
+    spec, status = {"source": {"persistentVolumeClaimName": "root"}}, {"restoreSize": size}
+    api = "snapshot.storage.k8s.io/v1"
+    return manifest(api, "VolumeSnapshot", "snap", NAMESPACE, spec=spec, status=status)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "way"),
+    [
+        ({}, "delete the claim, which has no volume, and make it again with 20Gi"),
+        (IMPORTED, "make DataVolume dv again with storage of 20Gi"),
+        (
+            {"annotations": {"restore.harvesterhci.io/name": "back"}},
+            "end VirtualMachineRestore back, make a claim of 20Gi from VolumeSnapshot snap under",
+        ),
+        (RESTORE, "end VirtualMachineRestore back, make a claim of 20Gi from VolumeSnapshot snap"),
+    ],
+)
+def test_a_source_that_was_expanded_after_its_snapshot(metadata, way):
+    found = small(claim("10Gi", **metadata), taken(), source("20Gi"), said=GROWN)
+
+    assert found.reason == (
+        "it requests 10Gi, the restoreSize of VolumeSnapshot snap, as a copy of claim root, which "
+        "has 20Gi now (expanded after the snapshot). Its provisioner copies only into a volume of "
+        "the same size, so this does not end by itself"
+    )
+    assert found.remedy.startswith(way)
+    assert found.remedy.endswith("; or restore a snapshot that was taken after the expansion")
+
+
+@pytest.mark.parametrize("objects", [[], [taken()], [taken(), source("30Gi")], [source("20Gi")]])
+def test_a_source_of_another_size_is_told_in_the_words_of_the_storage(objects):
+    reason = small(claim("10Gi"), *objects, said=GROWN).reason
+
+    assert "as a copy of the source volume, which has 21474836480 now" in reason
+    assert "claim root" not in reason
+
+
+def test_a_clone_of_a_claim_in_another_size():
+    data = {"kind": "PersistentVolumeClaim", "name": "root"}
+    spec = {"dataSource": data, "resources": {"requests": {"storage": "10Gi"}}}
+    status = {"phase": "Pending"}
+    own = manifest("v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec=spec, status=status)
+
+    found = small(own, source("20Gi"), said=GROWN)
+    assert found.reason.startswith("it requests 10Gi as a copy of claim root, which has 20Gi now.")
+    assert "snapshot" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (claim("20Gi"), GROWN),
+        (claim("10Gi", phase="Bound"), GROWN),
+        (claim("10Gi", group="snapshots.example.com"), GROWN),
+        (claim("10Gi"), "no space is left"),
+    ],
+    ids=["made again in the right size", "has its volume", "another source", "another error"],
+)
+def test_a_source_of_the_same_size_is_not_blamed(own, said):
+    assert small(own, taken(), source("20Gi"), said=said) is None

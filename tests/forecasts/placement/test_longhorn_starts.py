@@ -201,13 +201,13 @@ def own_node(ready):
     return manifest("v1", "Node", "c", status={"conditions": [said]})
 
 
-def kept_on_c(*objects, ticket="longhorn-api", claim="disk", ready="True"):
+def kept_on_c(*objects, ticket="longhorn-api", claim="disk", ready="True", key="ui"):
     """Return why a volume is not attached to b that a ticket keeps on c; no ``ready``: its Node is
     gone.
     """
     tickets = {
         "csi-1": {"nodeID": "b", "type": "csi-attacher"},
-        "ui": {"nodeID": "c", "type": ticket},
+        key: {"nodeID": "c", "type": ticket},
     }
     said = {
         "type": "Satisfied",
@@ -248,6 +248,13 @@ def test_a_ticket_that_was_left_behind_keeps_a_volume_on_another_node(objects):
     )
 
 
+def test_a_ticket_of_a_maintenance_has_an_empty_id():
+    cause = kept_on_c(key="")
+
+    assert "; ticket with an empty id (longhorn-api) keeps it on c" in cause.words
+    assert '"path":"/spec/attachmentTickets/"' in cause.remedy
+
+
 def test_a_ticket_of_kubernetes_is_not_taken_out_by_hand():
     cause = kept_on_c(ticket="csi-attacher")
 
@@ -259,7 +266,11 @@ def test_a_ticket_of_kubernetes_is_not_taken_out_by_hand():
     ("ready", "words", "see"),
     [
         ("Unknown", "keeps it on c, which does not report", "virt-admit explain node/c"),
-        ("", "keeps it on c", "kubectl describe volumeattachments.longhorn.io v1"),
+        (
+            "",
+            "keeps it on c, a node that does not exist",
+            "kubectl describe volumeattachments.longhorn.io v1",
+        ),
     ],
 )
 def test_a_node_that_does_not_report_may_use_the_volume(ready, words, see):

@@ -469,3 +469,8 @@ def test_a_pod_that_is_older_than_a_quota_on_limits(release, settings, hard, say
 
     assert (found.outcome is VmOutcome.MIGRATES) is (not says)
     assert says in found.reason
+    unset = "container" in says
+    assert ("add a LimitRange to shop with default limits" in found.remedy) is unset
+    gated = "enable feature gate AutoResourceLimitsGate of KubeVirt" in found.remedy
+    assert gated is (unset and release == "v1.4.0")
+    assert ("raise" in found.remedy) is (says == "Mi missing")

@@ -285,3 +285,16 @@ def test_a_deployment_names_a_pod_and_many_of_them_one():
     assert found.text == (
         "0 of 1 ready, pod api-r-1 demands label disk=fast (nodeSelector), which no node has"
     )
+
+
+ONE, TWO = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "ab")
+
+
+@pytest.mark.parametrize(("other", "shown"), [(TWO, "…"), (ONE, ONE)])
+def test_what_only_one_of_several_objects_names_is_left_out(other, shown):
+    first, second = (f"snapshot {each} of site-1 not found" for each in (ONE, other))
+    said = of_cluster(chart("a", first), chart("b", second))
+
+    assert len(said) == 1
+    assert said[0].startswith("Chart shop/a and shop/b report: ")
+    assert f": snapshot {shown} of site-1 not found" in said[0]

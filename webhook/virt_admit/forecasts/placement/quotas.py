@@ -30,6 +30,7 @@ from virt_admit.model.kubevirt.launcher import (
     launcher_resources,
     limit_ranges,
     lost_surcharges,
+    pod_refusals,
     quota_scopes,
 )
 from virt_admit.model.kubevirt.settings import configuration
@@ -126,9 +127,24 @@ def _shortage(
     problem = problem_of(ProblemCause.QUOTA, quota)
     if (lost := lost_surcharges.of(vmi, quota, cluster)) is not None:
         return Problem(f"{reason}{lost.reason}", lost.words, id=problem, command=lost.command)
+    if (unset := unset_remedy(quota, lacking, cluster)) is not None:
+        return Problem(reason, unset[0], id=problem, command=unset[1])
     remedy, command = quota_writers.raising(quota.name, vms.namespace_of(vmi), quota, least)
     way = f"{remedy}{_OR_AAQ if command else ''}"
     return Problem(reason, way, id=problem, command=command)
+
+
+def unset_remedy(
+    quota: Object, lacking: Mapping[str, int | None], cluster: Cluster
+) -> tuple[str, str] | None:
+    """Return what helps where a container does not set what a quota demands, which no larger quota
+    does, and the command; None: the pods set it.
+    """
+    unset = [name for name, lack in lacking.items() if lack is None]
+    if not unset:
+        return None
+    namespace = vms.namespace_of(quota)
+    return pod_refusals.without_limits(namespace, quota.name, unset, cluster)
 
 
 _OR_AAQ: Final = "; or count VMs with an ApplicationAwareResourceQuota"

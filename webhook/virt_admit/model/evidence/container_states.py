@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
@@ -86,3 +86,26 @@ def terminations(pod: Object) -> Iterator[tuple[str, Field]]:
     for status in pod.at("status", "containerStatuses").items():
         for state in ("state", "lastState"):
             yield status["name"].text or "?", status.at(state, "terminated")
+
+
+_OFTEN: Final = 5
+_GAP: Final = timedelta(minutes=5)
+_SHORT: Final = timedelta(minutes=10)
+
+
+def row(pod: Object, container: str, age: timedelta, cluster: Cluster) -> str:
+    """Return how often a container that ends again and again was restarted, and since when the
+    kubelet says so; empty: that is as long as its pod is not ready, or not known.
+
+    ``age``: for how long the pod is not ready. It may be ready between two ends.
+    """
+    statuses = (each for each in container_statuses(pod) if each["name"].text == container)
+    restarts = max((each["restartCount"].integer or 0 for each in statuses), default=0)
+    events_of = events.about(pod, clock.ago(_SHORT, cluster), cluster)
+    starts = (each["firstTimestamp"].text for each in events_of if each["reason"].text == "BackOff")
+    ages = (each for start in starts if (each := clock.since(start, cluster)) is not None)
+    first = max(ages, default=age)
+    if restarts < _OFTEN or (first < age + _GAP and age >= _SHORT):
+        return ""
+    told = f", first reported {clock.duration(first)} ago" if first >= age + _GAP else ""
+    return f" ({restarts} restarts{told})"

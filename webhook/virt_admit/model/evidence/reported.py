@@ -233,13 +233,16 @@ def _grouped(
     An owner repeats what its objects report: a MachineSet, a Deployment.
     """
     shown: dict[tuple[str, str], ReportedProblem] = {}
+    first: dict[tuple[str, str], Complaint] = {}
     shared: frozenset[str] | None = None
     texts: dict[tuple[str, str], _Text] = {}
     for each in found:
         bound = _bound(each.obj, cluster)
         key = each.obj.kind, _ID.sub("", f"{each.words}{bound}")
         if key in shown:
-            shown[key] = replace(shown[key], also=(*shown[key].also, each.obj.full_name))
+            also = (*shown[key].also, each.obj.full_name)
+            text = _of_both(shown[key].text, first[key], each)
+            shown[key] = replace(shown[key], also=also, text=text)
             continue
         others = (text for (kind, _), text in texts.items() if kind != each.obj.kind)
         if not any(text.says(each) for text in others):
@@ -247,10 +250,18 @@ def _grouped(
             told = chain(said, (other.text for other in shown.values()))
             why = refused_writes.hint(each.message, cluster, each.time, told)
             own = _problem(each, bound, shared, cluster)
-            shown[key] = replace(own, text=f"{own.text}{why}")
+            shown[key], first[key] = replace(own, text=f"{own.text}{why}"), each
             if len(texts) < _COMPARED:
                 texts[key] = _Text(scheduler_words(each.words, _LONGEST))
     return tuple(shown.values())
+
+
+def _of_both(text: str, first: Complaint, other: Complaint) -> str:
+    """Return what stands for two complaints, without what only the first one names."""
+    for own, its in zip(_ID.findall(first.words), _ID.findall(other.words), strict=False):
+        if own != its:
+            text = text.replace(own, "…")
+    return text
 
 
 class _Text:

@@ -10,8 +10,9 @@ raises the limits of a quota of Rancher once for each migration. Before 1.4.2 it
 again when Rancher has written the limits of the namespace back.
 
 **Fix.** Raise the quota by the requests and limits of the largest VM, or count VMs with an
-ApplicationAwareResourceQuota. The limits of a quota of Rancher are those of the namespace in its
-project.
+ApplicationAwareResourceQuota. Where a container does not set what the quota demands, a larger quota
+does not help: let a LimitRange or KubeVirt set it. The limits of a quota of Rancher are those of
+the namespace in its project.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
@@ -57,37 +58,47 @@ def check(quota: Object, context: Context) -> Findings:
         yield from _judge_planned(quota, context)
     refused: dict[str, list[tuple[str, str]]] = {}
     lost: LostSurcharge | None = None
+    unset: dict[str, tuple[str, str]] = {}
     for vmi in filter(vmis.running, found):
         try:
             if vmi_evictions.reaction(vmi, cluster).effect is not Effect.MIGRATES:
                 continue
-            lacks = quotas.missing(quotas.lacks_for(quota, vmi, cluster))
+            lacks = quotas.lacks_for(quota, vmi, cluster)
         except Unseen as blind:
             yield blind
             continue
         if lacks and lost is None:
             lost = lost_surcharges.of(vmi, quota, cluster)
-        for resource, lack in lacks:
+        for resource, lack in quotas.missing(lacks):
+            way = quotas.unset_remedy(quota, {resource: lacks[resource]}, cluster)
+            if way is not None and resource not in refused:
+                unset[resource] = way
             refused.setdefault(resource, []).append((vmi.name, lack))
     for resource, lacking in sorted(refused.items()):
         name, lack = lacking[0]
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         path = quota.at("spec", "hard", resource).path
+        sets, command = unset.get(resource, ("", lost.command if lost else _show(quota)))
+        ways = [capital(sets.replace("; or ", ", or "))] if sets else _ways(quota, lost)
         yield Finding(
             path,
             check.first_that_fits(
                 path,
                 f"{lack} for a second pod of VM {name}{more}: its migration never starts, so a "
-                f"drain hangs. {_remedy(quota, lost)}.",
-                f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. "
-                f"{_remedy(quota, lost, brief=True)}.",
+                f"drain hangs. {ways[0]}.",
+                f"{lack} for a second pod of {len(lacking)} VMs, so a drain hangs. {ways[-1]}.",
             ),
             value=resource,
             problem=problem_of(ProblemCause.QUOTA, quota),
-            command=lost.command if lost is not None else _show(quota),
+            command=command,
         )
     if unseen:
         yield Unseen(unseen)
+
+
+def _ways(quota: Object, lost: LostSurcharge | None) -> list[str]:
+    """Return what makes a quota larger, and the same shorter."""
+    return [_remedy(quota, lost), _remedy(quota, lost, brief=True)]
 
 
 def _remedy(quota: Object, lost: LostSurcharge | None, *, brief: bool = False) -> str:

@@ -242,7 +242,8 @@ def _filling(restore: Object, effect: str, age: timedelta, cluster: Cluster) -> 
             lasts = f"for {clock.duration(age)} it cannot {effect}: its claim {name} is Pending"
             said = next(events.about(claim, None, cluster), None)
             text = said["message"].words if said is not None else ""
-            small = small_claims.of(claim, text, cluster)
+            failed = events.last_warning(claim, "ProvisioningFailed", None, cluster) or text
+            small = small_claims.of(claim, failed, cluster)
             if small is not None:
                 return Problem(f"{lasts}: {small.reason}", small.remedy, command=small.command)
             if age < _UNUSUAL:

@@ -1,10 +1,14 @@
-"""Claims that request less than the snapshot needs that they are made of: their provisioner refuses
+"""Claims that request another size than what they are made of needs: their provisioner refuses
 them again and again.
 
 A storage rounds a volume up, and ``restoreSize`` is what it needs then. KubeVirt requests that of a
 restore since 0.55.0 and in 0.49.1, and old releases keep a deleted restore in the status of the VM.
-Sources: kubernetes-csi/external-provisioner:pkg/controller/controller.go#getSnapshotSource;
-kubevirt/kubevirt:pkg/storage/snapshot/restore.go#CreateRestorePVCDef, pull 7933, 12835 (1.4).
+Longhorn copies a volume only into one of the same size as the source has now: after an expansion of
+the source, each restore of an earlier snapshot in its own size is refused. Sources:
+kubernetes-csi/external-provisioner:pkg/controller/controller.go#getSnapshotSource;
+kubevirt/kubevirt:pkg/storage/snapshot/restore.go#CreateRestorePVCDef, pull 7933, 12835 (1.4);
+longhorn/longhorn-manager:manager/volume.go#verifyDataSourceForVolumeCreation;
+harvester/harvester#11130.
 """
 
 from __future__ import annotations
@@ -21,25 +25,32 @@ from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import fields
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.problems import Problem
 
 _RESTORE: Final = "restore.kubevirt.io/name"
+_OF_HARVESTER: Final = "restore.harvesterhci.io/name"
 READS: Final[Reads] = {
     KUBEVIRT: (),
     VM_RESTORE: ("status.complete", "status.conditions"),
     PVC: (
         f"metadata.annotations.{_RESTORE}",
+        f"metadata.annotations.{_OF_HARVESTER}",
         "metadata.ownerReferences",
         "spec.dataSource",
         "spec.dataSourceRef",
         "spec.resources.requests.storage",
+        "status.capacity.storage",
         "status.phase",
     ),
-    VOLUME_SNAPSHOT: ("status.restoreSize",),
+    VOLUME_SNAPSHOT: ("spec.source.persistentVolumeClaimName", "status.restoreSize"),
 }
 _SAID: Final = re.compile(
     r"requested volume size \d{1,18} is less than the size (\d{1,18}) for the source snapshot"
+)
+_UNEQUAL: Final = re.compile(
+    r"size of target volume \((\d{1,18}) bytes\) is different than size of source volume "
+    r"\((\d{1,18}) bytes\)"
 )
 _TAKES_LARGER: Final = Version(0, 55, 0)
 _PATCHED: Final = (Version(0, 49, 1), Version(0, 50))
@@ -47,18 +58,26 @@ _PATCHED: Final = (Version(0, 49, 1), Version(0, 50))
 
 
 def of(claim: Object, said: str, cluster: Cluster) -> Problem | None:
-    """Return that a claim without a volume requests less than its snapshot needs; None: it does
-    not, or that is not known. The remedy lacks its command.
+    """Return that a claim without a volume requests another size than its source needs; None: it
+    does not, or that is not known. The remedy lacks its command.
 
     ``said``: the last error of the provisioner.
     """
     source = claim.at("spec", "dataSourceRef")
     source = source if source.is_map else claim.at("spec", "dataSource")
     name = source["name"].text or ""
-    kind = (source["apiGroup"].text, source["kind"].text)
-    if kind != (VOLUME_SNAPSHOT.group, VOLUME_SNAPSHOT.kind) or not name:
+    of_snapshot = source["kind"].text == VOLUME_SNAPSHOT.kind
+    group = source["apiGroup"].text or ""
+    if not name or group != (VOLUME_SNAPSHOT.group if of_snapshot else PVC.group):
         return None
     namespace = source["namespace"].text or claim.namespace
+    if (unequal := _UNEQUAL.search(said)) is not None:
+        return _resized(claim, of_snapshot, namespace, name, unequal, cluster)
+    return _less(claim, namespace, name, said, cluster) if of_snapshot else None
+
+
+def _less(claim: Object, namespace: str, name: str, said: str, cluster: Cluster) -> Problem | None:
+    """Return that a claim requests less than its snapshot needs."""
     told = _SAID.search(said)
     needed = fields(cluster, VOLUME_SNAPSHOT, namespace, name).at("status", "restoreSize").text
     needed = needed or (told[1] if told is not None else None)
@@ -74,6 +93,56 @@ def of(claim: Object, said: str, cluster: Cluster) -> Problem | None:
     )
     way = _way(claim, needed or "", name, cluster)
     return Problem(reason, way, command=about("describe", claim, PVC))
+
+
+def _resized(
+    claim: Object,
+    of_snapshot: bool,
+    namespace: str,
+    name: str,
+    said: re.Match[str],
+    cluster: Cluster,
+) -> Problem | None:
+    """Return that a claim requests another size than the source has by now."""
+    requested = claim.at("spec", "resources", "requests", "storage").text
+    asked = _bytes(requested)
+    if claim.at("status", "phase").text != "Pending" or asked is None or asked != int(said[1]):
+        return None
+    snapshot = fields(cluster, VOLUME_SNAPSHOT, namespace, name if of_snapshot else "")
+    origin = snapshot.at("spec", "source", "persistentVolumeClaimName").text
+    own = find(cluster, PVC, namespace, origin if of_snapshot else name)
+    size = own.at("status", "capacity", "storage").text if own is not None else None
+    known = size is not None and _bytes(size) == int(said[2])
+    needed = (size if known else None) or said[2]
+    what = f"claim {own.name}" if own is not None and known else "the source volume"
+    saved = _bytes(snapshot.at("status", "restoreSize").text) == asked
+    size_of = f", the restoreSize of VolumeSnapshot {name}," if saved else ""
+    grown = " (expanded after the snapshot)" if saved and int(said[2]) > asked else ""
+    brief = f"it requests {requested} as a copy of {what}, which has {needed} now"
+    reason = (
+        f"it requests {requested}{size_of} as a copy of {what}, which has {needed} now{grown}. Its "
+        "provisioner copies only into a volume of the same size, so this does not end by itself"
+    )
+    source = f"{'VolumeSnapshot' if of_snapshot else 'claim'} {name}"
+    way = _in_size(claim, needed, source)
+    if of_snapshot:
+        way += "; or restore a snapshot that was taken after the expansion"
+    return Problem(reason, way, command=about("describe", claim, PVC), brief=brief)
+
+
+def _in_size(claim: Object, size: str, source: str) -> str:
+    """Return how a copy of the size of its source is made: a restore makes the claim again in the
+    former size.
+    """
+    if disk := claim.owned_by("DataVolume"):
+        return f"make DataVolume {disk} again with storage of {size}"
+    restore = claim.annotations.get(_OF_HARVESTER) or claim.annotations.get(_RESTORE)
+    if not restore:
+        return f"delete the claim, which has no volume, and make it again with {size}"
+    return (
+        f"end VirtualMachineRestore {restore}, make a claim of {size} from {source} under another "
+        "name, and use that in a VM"
+    )
 
 
 def _bytes(quantity: str | None) -> Fraction | None:

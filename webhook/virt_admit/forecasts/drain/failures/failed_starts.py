@@ -109,7 +109,7 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
         remedy = typed(remedy, command)
     last = f", the last on {start.node}" if failures > 1 and start.node else ""
     short = f"{times}{last}: {capital(told)}" if told else brief
-    why = f"{reason}. {capital(told)}" if told else reason
+    why = f"{reason.rstrip('.')}. {capital(told)}" if told else reason
     return Problem(why, remedy, ProblemCause.NOT_REPORTED, brief=short)
 
 

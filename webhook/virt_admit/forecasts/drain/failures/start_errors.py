@@ -8,6 +8,7 @@
 - SELinux without a policy. KubeVirt takes a node with ``/sys/fs/selinux/enforce`` for one whose
   processes have labels (kubevirt/kubevirt:cmd/virt-chroot/selinux.go,
   pkg/virt-handler/selinux/context_executor.go; issue #13607; siderolabs/talos#10083).
+- A PCI device whose IOMMU group the host uses in part (``iommu_groups``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.failures import iommu_groups
 from virt_admit.model.commands import kubectl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD
@@ -70,6 +72,8 @@ def of(said: str, pod: Object | None, node: str, cluster: Cluster) -> KnownError
     missing = _MISSING.search(said)
     if missing is not None:
         return _of_image_volume(missing[1], pod, node, cluster)
+    if (group := iommu_groups.of_error(said, node, cluster)) is not None:
+        return KnownError(group.reason, group.remedy, group.command)
     return _of_selinux(cluster) if _SELINUX.search(said) else None
 
 

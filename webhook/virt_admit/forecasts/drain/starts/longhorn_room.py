@@ -9,13 +9,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import LONGHORN_NODE, LONGHORN_SETTING
+from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import (
+    LONGHORN_NODE,
+    LONGHORN_REPLICA,
+    LONGHORN_SETTING,
+    LONGHORN_VOLUME,
+    POD,
+    VM,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import fields
+from virt_admit.model.messages import names
+from virt_admit.model.scheduler.pods import claim_users
 
-READS: Final[Reads] = {LONGHORN_NODE: ("spec", "status.diskStatus"), LONGHORN_SETTING: ("value",)}
+READS: Final[Reads] = {
+    LONGHORN_NODE: ("spec", "status.diskStatus"),
+    LONGHORN_SETTING: ("value",),
+    LONGHORN_VOLUME: ("spec.size", "status.kubernetesStatus", "status.state"),
+    LONGHORN_REPLICA: ("spec.nodeID", "spec.volumeName"),
+    POD: ("spec.volumes.persistentVolumeClaim.claimName", "status.phase"),
+    VM: ("spec.template.spec.volumes", "spec.template.spec.utilityVolumes"),
+}
 _SHARE: Final = "storage-over-provisioning-percentage"
 
 
@@ -45,6 +64,39 @@ def words(size: int, namespace: str, cluster: Cluster) -> str:
     kept = f", {_plain(most.reserved)} of {gib(most.maximum)} reserved{at}"
     taken = f"{_plain(most.scheduled)} of {gib(most.usable)} scheduled"
     return f"by full sizes, at most {gib(max(most.left, 0))} are left ({most.node}: {taken}{kept})"
+
+
+def unused(cluster: Cluster) -> str:
+    """Return which claims with placed copies no VM and no pod uses, as ``no VM and no pod uses
+    claims shop/a, shop/b, together 80 GiB``; empty: there are none, or not everything was read.
+
+    A restore of Harvester that retains the former volumes leaves such claims.
+    """
+    if any(unlisted(cluster, kind) for kind in (VM, POD, LONGHORN_VOLUME, LONGHORN_REPLICA)):
+        return ""
+    used = {
+        (vm.namespace, claim)
+        for vm in cluster.known(VM)
+        for claim in launcher_pod.all_claims(vms.vmi_spec(vm))
+    }
+    copies = cluster.cached(longhorn_copies.by_volume)
+    free: list[tuple[int, str]] = []
+    for volume in cluster.known(LONGHORN_VOLUME):
+        namespace, claim = volume_users.claim_of(volume)
+        size = volume.at("spec", "size").text or ""
+        placed = any(each.at("spec", "nodeID").text for each in copies.get(volume.name, ()))
+        rests = volume.at("status", "state").text == "detached" and placed and size.isdecimal()
+        taken = (namespace, claim) in used or claim_users(namespace, claim, cluster)
+        if rests and claim and not taken and len(size) < _DIGITS:
+            free.append((-int(size), f"{namespace}/{claim}"))
+    if not free:
+        return ""
+    which = names((name for _, name in sorted(free)), 200)
+    total = gib(-sum(size for size, _ in free))
+    return f"no VM and no pod uses claim{'s' if len(free) > 1 else ''} {which}, together {total}"
+
+
+_DIGITS: Final = 19
 
 
 def _plain(size: int) -> str:

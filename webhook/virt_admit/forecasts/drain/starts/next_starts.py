@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from virt_admit.forecasts.drain import ending_namespaces
 from virt_admit.forecasts.drain.control import control_path, vm_writes
+from virt_admit.forecasts.drain.failures import iommu_groups
 from virt_admit.forecasts.drain.starts import unplaced
 from virt_admit.forecasts.placement import (
     quotas,
@@ -42,6 +43,7 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
         or _without_claim(vm, cluster)
         or _refused(vm, cluster)
         or _unplaced(vm, cluster)
+        or iommu_groups.of_start(vm, cluster)
     )
 
 

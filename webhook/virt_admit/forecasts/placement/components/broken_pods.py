@@ -21,7 +21,13 @@ from virt_admit.forecasts.placement.components.operands import (
     unwritten_configs,
 )
 from virt_admit.model.commands import about, kubectl, logs_of, typed
-from virt_admit.model.evidence import busy_programs, kernel_modules, pod_mutations, status_errors
+from virt_admit.model.evidence import (
+    busy_programs,
+    container_states,
+    kernel_modules,
+    pod_mutations,
+    status_errors,
+)
 from virt_admit.model.kubernetes import clock, events, node_health, workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SERVICE
@@ -159,6 +165,9 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     if not why:
         why, uncreated = _told(pod, cluster)
         return BrokenPod(pod, why, since, remedy, uncreated=uncreated)
+    if why.startswith(_CRASHES) and age is not None:
+        reason, comma, end = why.partition(",")
+        why = f"{reason}{container_states.row(pod, container, age, cluster)}{comma}{end}"
     changed = _changed(pod, cluster) if why.startswith(_CRASHES) else ""
     kernels = kernel_modules.of_end(pod, container, _last_message(pod, container), cluster)
     if kernels is not None:

@@ -13,38 +13,35 @@ longhorn/longhorn#11994, #12311, #4386, #2475.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.longhorn import (
+    absent_nodes,
     backing_images,
     dangling_migrations,
-    kubelet_refusals,
     longhorn_copies,
-    replaced_managers,
+    stopped_managers,
     tickets_left,
-    volume_users,
 )
-from virt_admit.model.commands import about, argument, logs_of, shell, typed
+from virt_admit.model.commands import about, argument, logs_of, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import (
     DAEMON_SET,
-    LONGHORN_ATTACHMENT,
     LONGHORN_ENGINE,
     LONGHORN_IMAGE,
-    LONGHORN_MANAGER,
     LONGHORN_REPLICA,
+    LONGHORN_SETTING,
     LONGHORN_VOLUME,
-    POD,
     PV,
 )
-from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.lookups import fields, find, find_named, grouped
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, WHOLE_CONDITIONS, Reads, union
+from virt_admit.model.lookups import fields, find, find_named
 from virt_admit.model.messages import cut_middle, names
 
 _INSTANCE: Final = (
@@ -65,40 +62,30 @@ READS: Final[Reads] = union(
     longhorn_copies.READS,
     longhorn_copies.OF_RELEASE,
     tickets_left.READS,
-    kubelet_refusals.READS,
-    replaced_managers.READS,
+    stopped_managers.READS,
+    absent_nodes.READS,
     {
         PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
-        LONGHORN_VOLUME: ("spec.migrationNodeID", "status.currentNodeID", "status.state"),
+        LONGHORN_VOLUME: (
+            *("spec.migrationNodeID", "status.currentNodeID", "status.state"),
+            *WHOLE_CONDITIONS,
+        ),
+        LONGHORN_SETTING: ("value",),
         LONGHORN_ENGINE: _INSTANCE,
         LONGHORN_REPLICA: (
             *_INSTANCE,
             "spec.engineName",
+            "spec.failedAt",
             "spec.lastFailedAt",
             "spec.migrationEngineName",
         ),
         LONGHORN_IMAGE: ("spec.image", "status.nodeDeploymentMap"),
-        LONGHORN_MANAGER: ("spec.dataEngine", "spec.nodeID", "status.currentState"),
-        LONGHORN_ATTACHMENT: ("spec", "status.attachmentTicketStatuses"),
     },
 )
 DRIVER: Final = "driver.longhorn.io"
 _RUNNING: Final = "running"
 _RECENT: Final = timedelta(minutes=10)
 _LONGEST: Final = 120
-
-
-def data_engine(obj: Object) -> str:
-    """Return the data engine of a volume, of an instance of it, or of an instance manager."""
-    return obj.at("spec", "dataEngine").text or "v1"
-
-
-def refused_manager(node: str, engine: str, cluster: Cluster) -> HeldVolume | None:
-    """Return why the kubelet of a node refuses the instance managers of a data engine; None:
-    it does not.
-    """
-    reason = _of_manager(node, engine, cluster)
-    return reason if reason is not None and reason.refused else None
 
 
 def cause(volume: str, node: str, cluster: Cluster) -> HeldVolume | None:
@@ -115,7 +102,11 @@ def cause(volume: str, node: str, cluster: Cluster) -> HeldVolume | None:
         and engine.at("spec", "nodeID").text == node
     ):
         return None
-    held = dangling_migrations.of(own, cluster) or backing_images.awaited(own, cluster)
+    held = (
+        dangling_migrations.of(own, cluster)
+        or backing_images.awaited(own, cluster)
+        or absent_nodes.pending(own, cluster)
+    )
     if held is not None:
         return held
     moves = own.at("spec", "migrationNodeID").text == node
@@ -133,7 +124,11 @@ def cause(volume: str, node: str, cluster: Cluster) -> HeldVolume | None:
         (each for each in found if each[1] is not None), found[0] if found else (None, None)
     )
     if instance is None:
-        return _of_ticket(own, node, cluster)
+        return (
+            _of_failed(own, copies, cluster)
+            or tickets_left.of_ticket(own, node, cluster)
+            or absent_nodes.named(own, node, cluster)
+        )
     on = instance.at("spec", "nodeID").text or "no node"
     what = (
         f"{begin} waits for {_kind(instance)} {_short(instance, own)} on {on} ({_state(instance)})"
@@ -182,17 +177,12 @@ def _engine(volume: Object, node: str, cluster: Cluster) -> Object | None:
     """Return the engine of a volume that is to run on a node; None: it is not known,
     or the volume is still elsewhere.
     """
-    known = entry(cluster, _engines, volume.name) or ()
+    known = entry(cluster, longhorn_copies.engines_by_volume, volume.name) or ()
     here = next((each for each in known if each.at("spec", "nodeID").text == node), None)
     # its node is empty while its replicas start
     if here is None and volume.at("spec", "migrationNodeID").text == node:
         return next((each for each in known if not each.at("spec", "nodeID").text), None)
     return here
-
-
-def _engines(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    every = sorted(cluster.known(LONGHORN_ENGINE), key=lambda each: each.name)
-    return grouped(every, lambda each: each.at("spec", "volumeName").text or "")
 
 
 def _engines_of(replica: Object) -> tuple[str | None, str | None]:
@@ -240,7 +230,7 @@ def _reason(
         return HeldVolume(f"{node} {silent}", typed(f"repair {node}", command))
     return (
         _of_image(instance, node, cluster)
-        or _of_manager(node, data_engine(instance), cluster)
+        or stopped_managers.of_node(node, stopped_managers.data_engine(instance), cluster)
         or (_of_copy(instance, volume, cluster) if copied else None)
         or _of_words(instance, node, cluster)
     )
@@ -286,51 +276,6 @@ def _of_image(instance: Object, node: str, cluster: Cluster) -> HeldVolume | Non
     return None
 
 
-def _of_manager(node: str, engine: str, cluster: Cluster) -> HeldVolume | None:
-    """Return that no instance manager of a data engine runs on the node, in whose pod the instance
-    would run.
-
-    The kubelet refuses none of them if one may still start.
-    """
-    own = [
-        each
-        for each in cluster.known(LONGHORN_MANAGER)
-        if each.at("spec", "nodeID").text == node
-        and data_engine(each) == engine
-        and not replaced_managers.gets_none(each, cluster)
-    ]
-    if any(_state(each) == _RUNNING for each in own):
-        return None
-    reasons = (_of_stopped(each, node, cluster) for each in own)
-    return min(reasons, key=lambda reason: reason.refused, default=None)
-
-
-def _of_stopped(manager: Object, node: str, cluster: Cluster) -> HeldVolume:
-    begin = f"instance manager {manager.name} does not run"
-    pod = find(cluster, POD, manager.namespace, manager.name)
-    refused = kubelet_refusals.of_pod(pod, cluster) if pod is not None else None
-    if refused is not None and (way := replaced_managers.waits(manager, cluster)):
-        words = f"{begin}: {refused.reason}, which that of the former release keeps"
-        return HeldVolume(words, way, of_node=True, refused=True)
-    if refused is not None:
-        of_cpu = refused.reason.startswith("OutOfcpu") and refused.remedy
-        ways = f"{refused.remedy}, or {_LESS_CPU} {node}" if of_cpu else refused.remedy
-        command = shell("kubectl", "describe", "node", argument(node))
-        way = typed(ways or f"remove that cause on {node}", command)
-        return HeldVolume(f"{begin}: {refused.reason}", way, of_node=True, refused=True)
-    broken = broken_pods.of_pod(pod, cluster) if pod is not None else None
-    if broken is not None and broken.why:
-        return HeldVolume(f"{begin}: its {broken.words}", broken.remedy, of_node=True)
-    command = shell("kubectl", "describe", "pod", argument(manager.name), "-n", manager.namespace)
-    return HeldVolume(
-        f"{begin} ({_state(manager)})", typed(f"repair the pod of that name on {node}", command)
-    )
-
-
-_LESS_CPU: Final = "set a smaller spec.instanceManagerCPURequest in Longhorn's node"
-"""It stands above the setting guaranteed-instance-manager-cpu, whose change makes Longhorn delete
-all instance managers (controller/setting_controller.go#updateInstanceManagerCPURequest).
-"""
 _KEEPS_TIME: Final = ((1, 9, 3), (1, 10, 1))
 """The releases that regard a copy with ``lastFailedAt`` as failed and copy that field
 (longhorn/longhorn#12311).
@@ -355,6 +300,41 @@ def _of_copy(replica: Object, volume: Object, cluster: Cluster) -> HeldVolume | 
         typed("update Longhorn to 1.10.2 or later, then migrate the VM again", _instances(volume)),
         lasts=True,
     )
+
+
+_DEGRADED: Final = "allow-volume-creation-with-degraded-availability"
+_ATTACHES: Final = (1, 7, 3)
+"""From this release and from 1.8.1 on, the condition Scheduled keeps no volume from a pod
+(longhorn/longhorn#9938).
+"""
+
+
+def _of_failed(volume: Object, replicas: Sequence[Object], cluster: Cluster) -> HeldVolume | None:
+    """Return that a failed replica which cannot start keeps a volume from being attached, as
+    Longhorn is set to attach none with fewer replicas; None: nothing says so.
+    """
+    setting = fields(cluster, LONGHORN_SETTING, volume.namespace, _DEGRADED)
+    scheduled = volume.condition("Scheduled")
+    waits = volume.at("status", "state").text != "attached" and setting["value"].text == "false"
+    if not waits or scheduled["status"].text != "False":
+        return None
+    failed = [each for each in replicas if each.at("spec", "failedAt").text]
+    found = ((each, _reason(each, volume, cluster, copied=False)) for each in failed)
+    replica, reason = next((each for each in found if each[1] is not None), (None, None))
+    if replica is None or reason is None:
+        return None
+    said = cut_middle(scheduled["message"].words, _LONGEST)
+    words = (
+        f"Longhorn starts no engine of it while its condition Scheduled is False"
+        f"{f' ({said})' if said else ''}: replica {_short(replica, volume)} on "
+        f"{replica.at('spec', 'nodeID').text} has failed, and {reason.words}"
+    )
+    patch = merge_patch(LONGHORN_SETTING, _DEGRADED, volume.namespace, {"value": "true"})
+    release = longhorn_copies.running_release(volume, cluster)
+    old = release and (release < _ATTACHES or release == (1, 8, 0))
+    update = ", or update Longhorn to 1.7.3, 1.8.1 or later" if old else ""
+    ways = f"; or, as a decision, let Longhorn attach volumes with fewer replicas ({patch}){update}"
+    return HeldVolume(words, f"{reason.remedy}{ways}")
 
 
 def _of_words(instance: Object, node: str, cluster: Cluster) -> HeldVolume | None:
@@ -402,51 +382,3 @@ def _logs(node: str, instance: Object, cluster: Cluster) -> str:
     return about(
         "describe", instance, LONGHORN_ENGINE if _kind(instance) == "engine" else LONGHORN_REPLICA
     )
-
-
-def _of_ticket(volume: Object, node: str, cluster: Cluster) -> HeldVolume | None:
-    """Return what Longhorn says of the attachment to a node,
-    and who keeps the volume on another node.
-    """
-    attachment = next(iter(volume_users.tickets_of(volume.name, cluster)), None)
-    if attachment is None:
-        return None
-    tickets = dict(attachment.at("spec", "attachmentTickets").entries())
-    states = attachment.at("status", "attachmentTicketStatuses")
-    said = next(
-        (
-            words
-            for key, each in tickets.items()
-            if each["nodeID"].text == node and (words := _said(states[key]))
-        ),
-        "",
-    )
-    here = volume.at("status", "currentNodeID").text
-    keeping = {key: each for key, each in tickets.items() if here and each["nodeID"].text == here}
-    others = sorted(f"{key} ({each['type'].text})" for key, each in keeping.items())
-    if not said or (here != node and not others and here):
-        return None
-    there = volume.at("spec", "migrationNodeID").text
-    if here and there and node not in (here, there):
-        words = (
-            f"Longhorn still migrates it from {here} to {there}, and starts no other migration of "
-            "it before that has ended"
-        )
-        ways = f"end that first: see which pod of the VM stays on {here} or {there}"
-        return HeldVolume(words, typed(ways, about("describe", attachment, LONGHORN_ATTACHMENT)))
-    if not here or here == node:
-        see = typed("see why", about("describe", attachment, LONGHORN_ATTACHMENT))
-        return HeldVolume(f"Longhorn says {said}", see)
-    where, remedy = tickets_left.kept(volume, here, attachment, keeping, cluster)
-    return HeldVolume(
-        f"Longhorn says {said}; ticket {names(others)} keeps it on {here}{where}", remedy
-    )
-
-
-def _said(status: Field) -> str:
-    """Return why a ticket is not satisfied; empty: it is, or nothing says so."""
-    if status["satisfied"].boolean is not False:
-        return ""
-    own = (each for each in status["conditions"].items() if each["type"].text == "Satisfied")
-    said = (each["message"] for each in own if each["status"].text == "False")
-    return next((cut_middle(each.words, _LONGEST) for each in said if each.text), "")

@@ -13,6 +13,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import longhorn_starts
 from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
+from virt_admit.forecasts.placement.components.longhorn import stopped_managers
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import LONGHORN_MANAGER, LONGHORN_VOLUME, PV, PVC
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -62,10 +63,10 @@ def any_refused(cluster: Cluster) -> bool:
 def _refused(cluster: Cluster) -> Mapping[tuple[str, str], HeldVolume]:
     """Return why the kubelet refuses the instance managers, by node and data engine."""
     places = {
-        (each.at("spec", "nodeID").text or "", longhorn_starts.data_engine(each))
+        (each.at("spec", "nodeID").text or "", stopped_managers.data_engine(each))
         for each in cluster.known(LONGHORN_MANAGER)
     }
-    found = ((place, longhorn_starts.refused_manager(*place, cluster)) for place in places)
+    found = ((place, stopped_managers.refused(*place, cluster)) for place in places)
     return {place: cause for place, cause in found if cause is not None}
 
 
@@ -82,4 +83,4 @@ def _engine(namespace: str, claim: str, cluster: Cluster) -> str:
         return ""
     spec = own["spec"]
     local = spec["migratable"].boolean is True or spec["accessMode"].text in _OF_ONE_NODE
-    return longhorn_starts.data_engine(own) if local else ""
+    return stopped_managers.data_engine(own) if local else ""

@@ -177,6 +177,24 @@ def _quota(refused: _Refused) -> str:
     return f"{ways[0]}; or {typed(words, refused.edit)}"
 
 
+def without_limits(
+    namespace: str, quota: str, missing: Sequence[str], cluster: Cluster
+) -> tuple[str, str]:
+    """Return what lets the second pod of a running VM pass a quota that demands what its containers
+    do not set, and the command.
+    """
+    what, limits = names(missing), [each for each in missing if each.startswith("limits.")]
+    sides = ("limits", "limits and requests")[len(limits) < len(missing)] if limits else "requests"
+    ways = [
+        f"add a LimitRange to {namespace} with default {sides} as large as its VMs need",
+        f"set {what} in the resources of the VMs, and restart them",
+    ]
+    gate = _automatic_limits(cluster) if len(limits) == len(missing) else None
+    if gate is not None:
+        return "; or ".join((f"{gate[0]}, so that KubeVirt sets {what}", *ways)), gate[1]
+    return "; or ".join(ways), kubectl("describe", RESOURCE_QUOTA, quota, namespace)
+
+
 def _instancetype(refused: _Refused) -> str:
     """Return the instance type of a VM, with which KubeVirt accepts no resources of the VM itself;
     empty: it has none.

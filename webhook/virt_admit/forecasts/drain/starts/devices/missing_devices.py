@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.failures.iommu_groups import PCI_DEVICE
 from virt_admit.forecasts.drain.starts.devices import kept_off_plugins, unreported_devices
 from virt_admit.forecasts.drain.starts.devices.kept_off_plugins import KeptOffPlugin
 from virt_admit.forecasts.drain.starts.devices.unreported_devices import (
     HARVESTER,
     OF_KUBEVIRT,
-    PCI_DEVICE,
     USB_DEVICE,
     VGPU_DEVICE,
     UnreportedDevice,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from virt_admit.forecasts.drain.failures import iommu_groups
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.model.commands import about, json_patch, kubectl, merge_patch, nested, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -137,7 +138,7 @@ def _selected(device: str, cluster: Cluster) -> str:
     """
     known = (
         each
-        for each in cluster.known(unreported_devices.PCI_DEVICE)
+        for each in cluster.known(iommu_groups.PCI_DEVICE)
         if each.at("status", "resourceName").text == device
     )
     ids = (

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.failures.iommu_groups import PCI_DEVICE, PCI_DEVICE_CLAIM
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model import node_bridges
@@ -54,9 +55,9 @@ READS: Final[Reads] = union(
 OF_KUBEVIRT: Final = "devices.kubevirt.io/"
 HARVESTER: Final = "pcidevices"
 """In the name of Harvester's device plugin (harvester/pcidevices: its DaemonSet)."""
-PCI_DEVICE, PCI_DEVICE_CLAIM, USB_DEVICE, VGPU_DEVICE = (
+USB_DEVICE, VGPU_DEVICE = (
     kinds.guess("devices.harvesterhci.io/v1beta1", kind)._replace(namespaced=False)
-    for kind in ("PCIDevice", "PCIDeviceClaim", "USBDevice", "VGPUDevice")
+    for kind in ("USBDevice", "VGPUDevice")
 )
 """Of Harvester. In a live cluster discovery finds them."""
 _PLUGINS: Final = (HARVESTER, "device-plugin", "gpu-dp", "gpu-plugin")

@@ -28,10 +28,15 @@ from virt_admit.model.problems import Problem
 
 _RESTORE: Final = "restore.kubevirt.io/name"
 _SOURCE_VM: Final = "restore.kubevirt.io/source-vm-name"
+_BACKUP: Final = "velero.io/backup-name"
+_RESTORED: Final = "velero.io/restore-name"
 READS: Final[Reads] = {
     PVC: (
         f"metadata.annotations.{_RESTORE}",
         f"metadata.labels.{_SOURCE_VM}",
+        f"metadata.labels.{_BACKUP}",
+        f"metadata.labels.{_RESTORED}",
+        "metadata.ownerReferences",
         "spec.dataSource",
         "spec.dataSourceRef",
     ),
@@ -70,7 +75,7 @@ def of(claim: Object, said: str, cluster: Cluster) -> Problem | None:
     if _names(_MISSING, said, name):
         words = f"{what} does not exist, so this does not end by itself"
         claimed = kubectl("describe", PVC, claim.name, claim.namespace)
-        return Problem(words, typed(_again(claim, cluster), claimed))
+        return Problem(words, typed(_without(claim) or _again(claim, cluster), claimed))
     if _names(_NOT_READY, said, name):
         return Problem(f"{what} is not ready{_error(found)}", typed("see why it is not", described))
     return None
@@ -94,6 +99,28 @@ def _kept(found: Object | None, cluster: Cluster) -> str:
 def _error(found: Object | None) -> str:
     said = found.at("status", "error", "message").text if found is not None else ""
     return f" ({status_errors.plain(said)[:120]})" if said else ""
+
+
+def _without(claim: Object) -> str:
+    """Return how a claim that no other object makes is made again; empty: another one makes it.
+
+    Velero restores a claim with the source that it had once, which CDI and restores delete when the
+    claim has its data (kubevirt/kubevirt-velero-plugin#117, #213).
+    """
+    if claim.controller is not None or claim.annotations.get(_RESTORE):
+        return ""
+    fields, backup = "spec.dataSource and dataSourceRef", claim.labels.get(_BACKUP)
+    gone = "stop its VM, delete the claim, which has no volume, and"
+    if restored := claim.labels.get(_RESTORED):
+        of = f" {backup}" if backup else ""
+        return (
+            f"{gone} restore it from Velero's Backup{of} again with a resource modifier that "
+            f"removes {fields}, which Restore {restored} has written as they once were"
+        )
+    return (
+        f"{gone} make it again from a source that exists, or without {fields} and then restore its "
+        "data"
+    )
 
 
 def _again(claim: Object, cluster: Cluster) -> str:

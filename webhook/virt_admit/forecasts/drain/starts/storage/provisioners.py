@@ -9,6 +9,7 @@ volume by a pod in their own namespace
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -108,15 +109,29 @@ def of_vm(vm: Object, cluster: Cluster) -> Problem | None:
 
     A claim of a data volume is judged with that.
     """
+    names = (
+        volume.at("persistentVolumeClaim", "claimName").text
+        for volume in vms.vmi_spec(vm)["volumes"].items()
+    )
+    failed = of_claims(vms.namespace_of(vm), names, cluster)
+    if failed is None:
+        return None
+    brief = f"its {failed.brief}" if failed.brief else ""
+    return failed._replace(reason=f"its {failed.reason}", brief=brief)
+
+
+def of_claims(namespace: str, names: Iterable[str | None], cluster: Cluster) -> Problem | None:
+    """Return which of these claims is refused by its provisioner; None: none is known to be."""
     since = clock.ago(_RECENT, cluster)
-    for volume in vms.vmi_spec(vm)["volumes"].items():
-        name = volume.at("persistentVolumeClaim", "claimName").text
-        claim = find(cluster, PVC, vms.namespace_of(vm), name)
+    for name in names:
+        claim = find(cluster, PVC, namespace, name)
         if claim is None or claim.at("status", "phase").text != "Pending":
             continue
         failed = _failed(claim, since, cluster)
         if failed is not None:
-            return failed._replace(reason=f"its claim {claim.name} is Pending: {failed.reason}")
+            begin = f"claim {claim.name} is Pending"
+            brief = f"{begin}: {failed.brief}" if failed.brief else ""
+            return failed._replace(reason=f"{begin}: {failed.reason}", brief=brief)
     return None
 
 
@@ -135,7 +150,8 @@ def problem(
         return _full(claim, storage_class, cluster)
     lost = lost_sources.of(claim, said, cluster) or small_claims.of(claim, said, cluster)
     if lost is not None:
-        return Problem(lost.reason, typed(lost.remedy, lost.command), ProblemCause.NOT_REPORTED)
+        way = typed(lost.remedy, lost.command)
+        return Problem(lost.reason, way, ProblemCause.NOT_REPORTED, brief=lost.brief)
     if _SELECTOR.search(said) and claim.at("spec", "selector").is_map:
         return _selective(claim, storage_class)
     if (pod := forbidden_pods.of(said)) is not None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.starts.storage import provisioners
 from virt_admit.model.commands import kubectl, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -31,6 +32,7 @@ _SELECTED: Final = "volume.kubernetes.io/selected-node"
 """Where kube-scheduler writes the node of the first pod that uses a claim."""
 READS: Final[Reads] = union(
     clock.READS,
+    provisioners.READS,
     {
         VM: (
             *(f"metadata.annotations.{down_vms.RESTORED}", "spec.runStrategy"),
@@ -70,14 +72,18 @@ def words(restore: Object, cluster: Cluster) -> str:
 
 
 def problem(vm: Object, cluster: Cluster) -> Problem | None:
-    """Return that a restore and a claim of its VM wait for each other; None: they do not,
-    or that is not known.
+    """Return that a claim of a restore is refused, or that a claim of its VM and it wait for each
+    other; None: they do not, or that is not known.
     """
     restore = under_way(vm, cluster)
     age = clock.age(restore, cluster) if restore is not None else None
     if restore is None or age is None or age < _SETTLED:
         return None
     namespace = vms.namespace_of(vm)
+    if (refused := provisioners.of_claims(namespace, _every(restore), cluster)) is not None:
+        reason = f"it is off as {words(restore, cluster)}, and {refused.reason}"
+        brief = f"{restore.kind} {restore.name} waits, as {refused.brief or refused.reason}"
+        return refused._replace(reason=reason, brief=brief)
     waiting = {
         name: kind for name in _claims(vm, restore) if (kind := _mode(namespace, name, cluster))
     }
@@ -105,12 +111,16 @@ def problem(vm: Object, cluster: Cluster) -> Problem | None:
 
 
 def _claims(vm: Object, restore: Object) -> Iterator[str]:
-    """Yield the claims of a restore that the VM has already: its start would use them."""
+    """Return the claims of a restore that the VM has already: its start would use them."""
     volumes = vms.vmi_spec(vm)["volumes"].items()
     own = {claim for volume in volumes for claim in launcher_pod.claims_of(volume)}
+    return (name for name in _every(restore) if name in own)
+
+
+def _every(restore: Object) -> Iterator[str]:
+    """Yield the claims that a restore makes."""
     for each in restore.at("status", "restores").items():
-        name = each.at("persistentVolumeClaimSpec", "metadata", "name").text
-        if name and name in own:
+        if name := each.at("persistentVolumeClaimSpec", "metadata", "name").text:
             yield name
 
 

@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_SETTING
+from virt_admit.model.kubernetes.kinds import (
+    LONGHORN_ENGINE,
+    LONGHORN_MANAGER,
+    LONGHORN_REPLICA,
+    LONGHORN_SETTING,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import fields, grouped
@@ -20,6 +25,8 @@ READS: Final[Reads] = {
 }
 OF_RELEASE: Final[Reads] = {LONGHORN_SETTING: ("value",)}
 """What ``release`` reads."""
+OF_RUNNING_RELEASE: Final[Reads] = {**OF_RELEASE, LONGHORN_MANAGER: ("spec.image",)}
+"""What ``running_release`` reads."""
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 
 
@@ -39,6 +46,12 @@ def by_volume(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
     """Return the replicas by volume, sorted by name: a cluster has one Longhorn."""
     known = sorted(cluster.known(LONGHORN_REPLICA), key=lambda replica: replica.name)
     return grouped(known, lambda replica: replica.at("spec", "volumeName").text or "")
+
+
+def engines_by_volume(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the engines by volume, sorted by name: one that migrates has two."""
+    every = sorted(cluster.known(LONGHORN_ENGINE), key=lambda each: each.name)
+    return grouped(every, lambda each: each.at("spec", "volumeName").text or "")
 
 
 def healthy(cluster: Cluster) -> Mapping[tuple[str, str], set[str]]:
@@ -66,3 +79,14 @@ def release(volume: Object, cluster: Cluster) -> tuple[int, ...]:
     setting = fields(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
     numbers = _VERSION.match(setting["value"].text or "")
     return tuple(map(int, numbers.groups())) if numbers else ()
+
+
+def running_release(volume: Object, cluster: Cluster) -> tuple[int, ...]:
+    """Return the same; without its setting, by the newest image of the instance managers, which
+    from 1.5 on has the number of the release.
+    """
+    if found := release(volume, cluster):
+        return found
+    images = (each.at("spec", "image").text or "" for each in cluster.known(LONGHORN_MANAGER))
+    tags = (_VERSION.match(image.rpartition(":")[2]) for image in images)
+    return max((tuple(map(int, tag.groups())) for tag in tags if tag is not None), default=())

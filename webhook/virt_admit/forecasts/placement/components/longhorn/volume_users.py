@@ -34,7 +34,7 @@ READS: Final[Reads] = {
     POD: ("spec.nodeName", "spec.volumes.persistentVolumeClaim.claimName", "status.phase"),
     VOLUME_ATTACHMENT: ("spec.nodeName", "spec.source.persistentVolumeName"),
 }
-_PLACES: Final = (
+PLACES: Final = (
     ("spec", "nodeID"),
     ("spec", "migrationNodeID"),
     ("status", "currentNodeID"),
@@ -55,7 +55,7 @@ def is_named(name: str, volume: Object | None, node: str, cluster: Cluster) -> b
 
 def nodes(volume: Object) -> Iterator[str]:
     """Yield the nodes that a volume itself names."""
-    yield from filter(None, (volume.at(*each).text for each in _PLACES))
+    yield from filter(None, (volume.at(*each).text for each in PLACES))
 
 
 def claim_of(volume: Object | None) -> tuple[str, str]:
