@@ -23,6 +23,7 @@ from virt_admit.forecasts.placement.refusals import (
     crowded_domains,
     dying_claims,
     fenced_nodes,
+    node_sizes,
     repelling_pods,
     static_cpus,
     unreached_nodes,
@@ -102,11 +103,17 @@ def reason(
     refusals, lacked, left_out = _chosen(refusals, cluster)
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
     host, known = of_host_model(target, causes, cluster), _known(target, refusals, lacked, cluster)
+    larger = (
+        node_sizes.remedy(target, refusals, cluster)
+        if not lacked and not broken_claim(causes)
+        else ""
+    )
     lasting = (
         known.remedy
         or other_model(common_causes(refusals), cluster, starts=starts)
-        or lasting_remedy(refusals, cluster, starts=starts)
+        or lasting_remedy(target, refusals, cluster, starts=starts)
         or offer(lacked, refusals, cluster)
+        or larger
         or virt_handlers.own_tolerations(refusals, cluster)
     )
     if lacked and not starts and is_gone_at_home(lacked, target, cluster):
@@ -126,10 +133,10 @@ def reason(
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
     why += f"{host}{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
-    lacks_room = not lasting and not claim and any(" missing on " in each for each in causes)
+    lacks_room = lasting == larger and not claim and any(" missing on " in each for each in causes)
     if lacks_room and (owed := owed_nodes.first(cluster)) is not None:
         why = f"the next node is missing ({owed.reason}); {why}"
-        other = either("else add a node or free that much on one", otherwise)
+        other = either(f"else {larger or 'add a node or free that much on one'}", otherwise)
         remedy, command = _first(owed.remedy, f"if that node would fit; {other}")
     return Problem(f"{NOWHERE}{why}", remedy, cause, command=known.command or command)
 
