@@ -57,6 +57,28 @@ def test_a_guest_that_ignores_its_power_button():
     assert "set a shorter terminationGracePeriodSeconds in the template of VM db" in problem.remedy
 
 
+@pytest.mark.parametrize(
+    ("metadata", "system", "tool"),
+    [
+        ({}, {}, "console"),
+        ({}, {"id": "mswindows"}, "vnc"),
+        ({"labels": {"harvesterhci.io/os": "windows"}}, {}, "vnc"),
+        ({"annotations": {"vm.kubevirt.io/os": "windows2k22"}}, {}, "vnc"),
+        ({"annotations": {"kubevirt.io/cluster-preference-name": "windows.11"}}, {}, "vnc"),
+        ({"annotations": {"kubevirt.io/cluster-preference-name": "fedora"}}, {}, "console"),
+        ({"labels": {"harvesterhci.io/os": "windows"}}, {"id": "fedora"}, "console"),
+    ],
+)
+def test_a_guest_without_a_serial_console_is_looked_at_on_its_screen(metadata, system, tool):
+    subject = stopping(agent=True)
+    subject.data["metadata"] |= metadata
+    subject.data["status"]["guestOSInfo"] = system
+
+    assert found(subject).remedy.startswith(
+        f"see what its guest still does, or wait until then: virtctl {tool} db -n shop"
+    )
+
+
 @for_each(
     "subject, words",
     [

@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import harvester_maintenance
+from virt_admit.forecasts.drain.guests import guest_screens
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.evidence.reported import ReportedProblem
@@ -30,6 +31,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     clock.READS,
+    guest_screens.READS,
     virt_handlers.READS,
     vmis.OWNER_READS,
     harvester_maintenance.READS,
@@ -124,11 +126,13 @@ def _why(vmi: Object) -> str:
     return " (no guest agent is connected, so it has only the power button of ACPI)"
 
 
+_BUSY: Final = "see what its guest still does"
+
+
 def _remedy(vmi: Object, cluster: Cluster) -> str:
     """Return what ends a guest before its time is over."""
-    name, namespace = argument(vmi.name), vms.namespace_of(vmi)
-    console = shell("virtctl", "console", name, "-n", namespace)
-    inside = "shut it down from inside, or wait until then"
+    console, unnoticed = guest_screens.command(vmi), _why(vmi)
+    inside = f"{'shut it down from inside' if unnoticed else _BUSY}, or wait until then"
     vm = vmis.known_vm(vmi, cluster)
     if vm is None or not _is_late(vmi, cluster):
         return typed(inside, console)
@@ -138,7 +142,8 @@ def _remedy(vmi: Object, cluster: Cluster) -> str:
     asked = any(vm.at("status", "stateChangeRequests").items())
     if asked or vm.deleted or vms.run_strategy(vms.vm_spec(vm)) not in _KEEPING:
         return typed(inside, console, later)
-    forced = shell("virtctl", "stop", name, "-n", namespace, "--force", "--grace-period=0")
+    name, space = argument(vmi.name), vms.namespace_of(vmi)
+    forced = shell("virtctl", "stop", name, "-n", space, "--force", "--grace-period=0")
     now = (
         "as a decision, end it now as a power cut would, which loses what the guest has not "
         f"written to its disks ({forced})"
