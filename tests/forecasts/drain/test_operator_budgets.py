@@ -460,28 +460,3 @@ def test_the_owner_is_an_operator_that_is_not_known():
     assert blocker(custom(redis, maxUnavailable=1))["now"] is True
     for owner in (None, ("apps/v1", "Deployment", "cache")):
         assert blocker(custom(owner, maxUnavailable=0))["now"] is False
-
-
-@pytest.mark.parametrize(
-    ("types", "said"),
-    [
-        (["volume-restore-controller"], ", and the restore of claim shop/disk is done"),
-        (["volume-clone-controller"], ", and the clone into claim shop/disk is done"),
-        (["csi-attacher", "volume-clone-controller"], ""),  # a pod holds it as well
-        (["longhorn-api"], ""),
-        ([], ""),
-    ],
-)
-def test_longhorn_waits_for_its_own_work_on_the_node(types, said):
-    tickets = {each: {"id": each, "type": each, "nodeID": "a"} for each in types}
-    spec = {"volume": "v1", "attachmentTickets": tickets}
-    own = manifest("longhorn.io/v1beta2", "VolumeAttachment", "v1", world.LONGHORN, spec=spec)
-    manual = manifest(
-        *("longhorn.io/v1beta2", "Setting", "detach-manually-attached-volumes-when-cordoned"),
-        *(world.LONGHORN,),
-        value="true",
-    )
-    copies = [replica("v1", on) for on in "abc"]
-    items = world.longhorn(*copies, used(3, on="a"), own, manual)
-
-    assert wait(items)["reason"].endswith(f"have left node a{said}")

@@ -42,6 +42,7 @@ from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import disruption_budgets, node_local_volumes, vmis
+from virt_admit.model.kubevirt.launcher import missing_network_info
 from virt_admit.model.kubevirt.settings import parallel_migrations, removed_operators
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
@@ -178,12 +179,14 @@ def asked_migration(vmi: Object, cluster: Cluster, *, updated: bool = False) -> 
     whatever its eviction strategy.
 
     ``MIGRATES``, ``BLOCKS`` or ``UNKNOWN``. Never raises. ``updated``: by a KubeVirt for which its
-    TSC frequency keeps it from no node, where nothing has begun yet.
+    TSC frequency keeps it from no node, and that gives target pods all annotations, where nothing
+    has begun yet.
     """
     state = AT_REST if updated else vm_states.of(vmi, cluster)
     find = _finder(vmi, state, cluster, updated=updated)
     try:
-        verdict = _migrate(vmi, state, cluster, find, ASKED)
+        healed = updated and missing_network_info.is_cause(vm_states_failures.failing(vmi, cluster))
+        verdict = _migrate(vmi, state, cluster, find, ASKED, healed=healed)
     except Unseen as blind:
         verdict = _Verdict.unread(blind, may_stop=False)
     outcome, unseen, problems = verdict.outcome, verdict.unseen, verdict.problems
@@ -307,8 +310,12 @@ def _not_migrated(
     return verdict._replace(remedy=typed_remedies.or_migrates(verdict.remedy, vmi))
 
 
-def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: str) -> _Verdict:
+def _migrate(
+    vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: str, *, healed: bool = False
+) -> _Verdict:
     """Return what becomes of a VMI that KubeVirt wants to migrate.
+
+    ``healed``: its earlier migrations failed for what is no more.
 
     Raises:
         Unseen: nothing that was read keeps it from migrating, but something that was not read may.
@@ -316,12 +323,13 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     if (removed := removed_operators.kubevirt(cluster)) is not None:
         return _Verdict.blocks(removed.of_vms, f"{why}, but {removed.of_vms.reason}")
     kept = functools.partial(_kept, vmi, state, cluster, find)
-    again = vm_states_failures.repeats(vmi, state, find(True), cluster)
+    again = None if healed else vm_states_failures.repeats(vmi, state, find(True), cluster)
     if again is not None and again.effect is StateEffect.BLOCKS:
         return kept(Problem(f"{why}, but {again.reason}", again.remedy, again.cause))
     ruled = vm_states_outcomes.ruling(vmi, state, cluster, cluster.cached(_ends))
     room = () if state.placed else _room(vmi, cluster, find)
-    problem = first_known((lambda: vm_states_failures.failing(vmi, cluster), *room))
+    failing = () if healed else (lambda: vm_states_failures.failing(vmi, cluster),)
+    problem = first_known((*failing, *room))
     if problem is not None:
         words = (
             f" ({ruled.reason})" if ruled is not None and state.state is State.UNSCHEDULABLE else ""

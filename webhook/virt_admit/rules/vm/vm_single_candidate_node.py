@@ -110,7 +110,7 @@ def _is_too_large(vmi: ExpandedVmi, refused: Collection[str], cluster: Cluster) 
     if not refused:
         return False
     # files alone know no nodes
-    from virt_admit.forecasts.placement.refusals import node_sizes  # noqa: PLC0415
+    from virt_admit.forecasts.placement.absent import larger_nodes  # noqa: PLC0415
     from virt_admit.model.kubevirt.launcher import launcher_resources  # noqa: PLC0415
     from virt_admit.model.scheduler.snapshot import read_node  # noqa: PLC0415
 
@@ -120,7 +120,7 @@ def _is_too_large(vmi: ExpandedVmi, refused: Collection[str], cluster: Cluster) 
         requests = launcher_resources.least_memory(vmi, cluster)
     except Unseen:
         return False
-    return node_sizes.shortage(requests, sizes) is not None
+    return larger_nodes.shortage(requests, sizes) is not None
 
 
 def _lacks(host: Host, obj: Object, demanded: dict[str, tuple[str, str]]) -> str:

@@ -14,16 +14,11 @@ from virt_admit.forecasts.drain.starts import scattered_disks
 from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_devices
 from virt_admit.forecasts.drain.starts.storage import chosen_places, misplaced_disks, thin_pools
 from virt_admit.forecasts.placement import candidates, no_target
-from virt_admit.forecasts.placement.absent import owed_nodes, scale_ups
+from virt_admit.forecasts.placement.absent import larger_nodes, owed_nodes, scale_ups
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
-from virt_admit.forecasts.placement.refusals import (
-    busy_nodes,
-    contrary_demands,
-    node_sizes,
-    static_cpus,
-)
+from virt_admit.forecasts.placement.refusals import busy_nodes, contrary_demands, static_cpus
 from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -220,7 +215,7 @@ def _volumes(
         )
         if (misplaced := next(filter(None, chosen), None)) is not None:
             return misplaced
-    small = bool(node_sizes.remedy(target, there, cluster))
+    small = bool(larger_nodes.remedy(target, there, cluster))
     advice = typed(way(place, there.values(), small=small), command)
     return Problem(reason, advice, ProblemCause.NO_TARGET)
 

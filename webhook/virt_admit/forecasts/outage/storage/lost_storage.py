@@ -8,7 +8,7 @@ from typing import Final
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.storage import ceph_monitors, disks, longhorn_volumes
 from virt_admit.forecasts.outage.storage.disks import Disk, DiskLoss
-from virt_admit.forecasts.placement.refusals import node_sizes
+from virt_admit.forecasts.placement.absent import larger_nodes
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
@@ -72,7 +72,7 @@ def elsewhere(pod: Pod, loss: Loss) -> str:
             return f"{another}move its disk to storage that other nodes reach"
     there = loss.scheduler.state.nodes.items()
     left = {name: node.allocatable for name, node in there if SCHEDULABLE in node.labels}
-    if (short := node_sizes.shortage(pod.requests, left)) is not None:
+    if (short := larger_nodes.shortage(pod.requests, left)) is not None:
         return f"add another node with at least {short.needed}, or make the VM smaller"
     return "let other nodes run it"
 

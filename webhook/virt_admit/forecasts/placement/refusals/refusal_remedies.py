@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement.absent import larger_nodes
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
-from virt_admit.forecasts.placement.refusals import node_sizes
 from virt_admit.forecasts.placement.running_launchers import COPIES_TOLERATIONS
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, shell
@@ -99,9 +99,9 @@ def _room(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluste
     ]
     if not all(lacking):
         return ""
-    if larger := node_sizes.remedy(target, refusals, cluster):
+    if larger := larger_nodes.remedy(target, refusals, cluster):
         return f"{larger}, then "
-    fit = node_sizes.large_enough(target, refusals, cluster)
+    fit = larger_nodes.large_enough(target, refusals, cluster)
     where = "another node" if len(fit) == len(refusals) else names(fit, 60)
     return f"free the missing {names(sorted(set().union(*lacking)))} on {where} first, then "
 

@@ -35,7 +35,7 @@ def remedy(target: SchedulingTarget, refusals: Collection[str], cluster: Cluster
     return f"add a node with at least {found.needed}{known}, or make the VM smaller"
 
 
-class Shortage(NamedTuple):
+class SizeGap(NamedTuple):
     """No node is large enough for a pod."""
 
     needed: str
@@ -45,7 +45,7 @@ class Shortage(NamedTuple):
     """What that has."""
 
 
-def shortage(requests: Resources, sizes: Mapping[str, Resources | None]) -> Shortage | None:
+def shortage(requests: Resources, sizes: Mapping[str, Resources | None]) -> SizeGap | None:
     """Return what nodes of these sizes, which all report them, lack for a pod with these requests
     even without other pods; None: one is large enough, or that is unknown.
     """
@@ -57,10 +57,10 @@ def shortage(requests: Resources, sizes: Mapping[str, Resources | None]) -> Shor
     decisive = sorted(common or set.union(*lacking))
     needed = names([_told(each, requests[each]) for each in decisive], noun="resource")
     if len(common) != 1:
-        return Shortage(needed)
+        return SizeGap(needed)
     name = max(known, key=lambda each: known[each].get(decisive[0], 0))
     most = known[name].get(decisive[0], 0)
-    return Shortage(needed, name, show(decisive[0], most)) if most else Shortage(needed)
+    return SizeGap(needed, name, show(decisive[0], most)) if most else SizeGap(needed)
 
 
 def _fits(requests: Resources, size: Resources | None) -> bool:
