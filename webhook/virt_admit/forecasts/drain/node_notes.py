@@ -24,6 +24,7 @@ from virt_admit.forecasts.drain.starts.devices import kept_off_plugins
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.placement.refusals import dying_claims
+from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.remediation.ends import left_power_offs, stale_verdicts
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
@@ -74,6 +75,7 @@ READS: Final[Reads] = union(
     deschedulers.READS,
     dying_claims.READS,
     poolless_nodes.READS,
+    priority_classes.READS,
     returning_pods.READS,
     unavailable_apis.READS,
     awaited_certificates.READS,
@@ -106,6 +108,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     if removed_operators.kubevirt(cluster) is None:
         yield from filter(None, (kept_off_plugins.note(node, cluster),))
     yield from rejected_pods.notes(node, cluster)
+    yield from priority_classes.notes(node.name, cluster)
     yield from failed_starts.notes(node, cluster)
     for found in (each for kind in maintenance.KINDS for each in cluster.known(kind)):
         if maintenance.node(found).text == node.name:

@@ -36,6 +36,7 @@ from virt_admit.forecasts.drain.targets import rejected_targets
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, quotas, start_doubts
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, gather
 from virt_admit.model.kubernetes.kinds import VMI
@@ -51,6 +52,7 @@ READS: Final = union(
     vmis.OWNER_READS,
     disruption_budgets.READS,
     quotas.READS,
+    priority_classes.READS,
     node_local_volumes.READS,
     migration_doubts.READS,
     vm_states.READS,
@@ -420,6 +422,7 @@ def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Prob
             cluster,
         ),
         lambda: rejected_targets.blocking(vmi, find(True), cluster),
+        lambda: priority_classes.problem(vmi, cluster),
         lambda: quotas.refusal(vmi, cluster),
     )
 
@@ -445,7 +448,8 @@ def _shut_down(
         return _Verdict(
             VmOutcome.AWAITS_NODE, reason, f"plan for its downtime until {here} is back"
         )
-    if (later := problem or quotas.start_refusal(vmi, (here,), cluster)) is not None:
+    later = problem or priority_classes.absent(vmi, cluster)
+    if (later := later or quotas.start_refusal(vmi, (here,), cluster)) is not None:
         reason = f"{why}; {after.why}, but only later: {later.reason}"
         return _Verdict(VmOutcome.RESTARTS, reason, later.remedy, may_stop=lasting is None)
     if unsure := migration_doubts.of_restart(vmi, find(False), cluster):
