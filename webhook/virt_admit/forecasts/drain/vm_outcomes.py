@@ -261,7 +261,7 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     stuck = dying_pods.overdue(vmi, cluster)
     if stuck is not None:
         return _Verdict.blocks(stuck)
-    ends = ending_guests.of_stopped(vmi, cluster) if vmi.deleted else _ENDS.get(state.state)
+    ends = ending_guests.of_stopped(vmi, cluster) or _ENDS.get(state.state)
     if ends is not None:
         lost = not vmi.deleted and state.state is State.GONE
         verdict = _shut_down(vmi, cluster, find, ends.reason, lost=lost)

@@ -73,8 +73,16 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     return Problem(reason, _remedy(vmi, cluster), ProblemCause.STOP_OVERDUE)
 
 
-def of_stopped(vmi: Object, cluster: Cluster) -> Problem:
-    """Return that a VMI is being stopped, with what keeps its guest if that is known."""
+def of_stopped(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return that a VMI is being stopped, with what keeps its guest if that is known; None: it is
+    not.
+
+    virt-controller deletes a VMI whose VM is Halted
+    (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy).
+    """
+    if not vmi.deleted:
+        halted = vmis.running(vmi) and is_by_owner(vmi, cluster)
+        return Problem("its VM is Halted, so KubeVirt stops it", "") if halted else None
     found, words = problem(vmi, cluster), "it is being stopped already"
     if found is not None:
         return found._replace(reason=f"{words}: {found.reason}")
@@ -89,7 +97,7 @@ def of_stopped(vmi: Object, cluster: Cluster) -> Problem:
 
 def is_by_owner(vmi: Object, cluster: Cluster) -> bool:
     """Return whether the owner of a VM stops it for good, so that no drain takes it away."""
-    vm = vmis.known_vm(vmi, cluster) if vmi.deleted else None
+    vm = vmis.known_vm(vmi, cluster)
     halted = vm is not None and vms.run_strategy(vms.vm_spec(vm)) == "Halted"
     return halted and not harvester_maintenance.may_have_stopped(vmi, cluster)
 
