@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
@@ -152,7 +153,7 @@ def _hanging(found: Object) -> Iterator[str]:
     """
     status = found["status"]
     pending = [item.text for item in status["pendingPods"].items() if item.text]
-    error = cut_middle(" ".join((status["lastError"].text or "").split()), 300)
+    error = " ".join((status["lastError"].text or "").split())
     if status["phase"].text == "Succeeded" or not (pending or error):
         return
     waits = (
@@ -160,7 +161,22 @@ def _hanging(found: Object) -> Iterator[str]:
         if pending
         else " has not completed"
     )
-    yield f"NodeMaintenance {found.name}{waits}" + (f": {error}" if error else "")
+    if (several := _ENTRIES.fullmatch(error)) is not None:  # a list, which a cut would garble
+        first, *more = several[1].split(f", {_ENTRY}")
+        error = f"{first}{f' and {count(len(more), _MORE)}' if more else ''}"
+    ends = ". It tries again in rounds of 30 seconds" if _ROUND in error else ""
+    said = f": {cut_middle(error, 300)}{ends}" if error else ""
+    yield f"NodeMaintenance {found.name}{waits}{said}"
+
+
+_ENTRY: Final = "error when evicting "
+_ENTRIES: Final = re.compile(rf"\[({_ENTRY}.*)\]")
+"""How kubectl's drain joins the errors of several pods (staging/src/k8s.io/kubectl/pkg/drain/
+drain.go#evictPods, an aggregate)."""
+_MORE: Final = "more such error"
+_ROUND: Final = "global timeout reached: 30s"
+"""The end of a round of the operator, which begins the next one at once
+(medik8s/node-maintenance-operator:controllers/nodemaintenance_controller.go#DrainerTimeout)."""
 
 
 def _descheduled(node: Object, cluster: Cluster) -> Iterator[str]:
