@@ -54,7 +54,7 @@ def health_checks(
     determined.
     """
     updated = frozenset(nodes)
-    # the drain of the old node is no part of the start of a Machine
+    # the start of a Machine does not contain the drain of the old node
     known = replacement_times.start_seconds(cluster) if driver is Driver.CLUSTER_API else None
     node_seconds = node_seconds if known is None else min(known, node_seconds)
     found: list[RebootCheck] = []
