@@ -17,7 +17,7 @@ from virt_admit.forecasts.drain.targets.closed_targets import TITLE
 from virt_admit.forecasts.upgrade import vm_interruptions
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.kubernetes.kinds import KUBEVIRT
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE
 from virt_admit.reports.html.levels import GOOD, SEVERE
 from virt_admit.reports.upgrade import html
 
@@ -90,6 +90,19 @@ def test_what_a_drain_may_do_to_hotplugged_disks_is_said_of_the_upgrade_too(rele
         each.name for cause in page.causes if cause.word == "is at risk" for each in cause.items
     ]
     assert sorted(shown) == ["shop/x", "shop/y"] * risky
+
+
+def test_an_upgrade_of_harvester_evicts_no_pod_before_the_vms_have_left():
+    cluster = seen(with_disk("x", "a"), with_disk("y", "b"), vm("z", "a"))
+    cluster.get(KUBEVIRT, "kubevirt", "kubevirt").data["status"] = {
+        "observedKubeVirtVersion": "v1.6.0"
+    }
+    for each in cluster.list(NODE):
+        each.data["metadata"].setdefault("labels", {})["harvesterhci.io/managed"] = "true"
+    drained = forecast(drain_plan.plan(cluster, "a"), cluster).render("text")
+
+    assert "pauses at an I/O error (an upgrade of Harvester evicts it only once the VM" in drained
+    assert not [each.risk for each in rehearse(cluster, Options()).vms if each.risk]
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ import pytest
 
 from tests.builders import manifest, owned_by, vm, vmi
 from tests.for_each import for_each
+from tests.forecasts.drain import vm_motion
 from virt_admit.forecasts.drain import drain_plan, vm_outcomes
 from virt_admit.forecasts.drain.guests import ending_guests
 from virt_admit.forecasts.outage import lost_vms
 from virt_admit.forecasts.upgrade import vm_interruptions
 from virt_admit.model.evidence import complaints
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.reports.drain import report
 
 NOW = "2027-03-01T12:00:00Z"
@@ -55,6 +57,28 @@ def test_a_guest_that_ignores_its_power_button():
         in problem.remedy
     )
     assert "set a shorter terminationGracePeriodSeconds in the template of VM db" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("metadata", "system", "tool"),
+    [
+        ({}, {}, "console"),
+        ({}, {"id": "mswindows"}, "vnc"),
+        ({"labels": {"harvesterhci.io/os": "windows"}}, {}, "vnc"),
+        ({"annotations": {"vm.kubevirt.io/os": "windows2k22"}}, {}, "vnc"),
+        ({"annotations": {"kubevirt.io/cluster-preference-name": "windows.11"}}, {}, "vnc"),
+        ({"annotations": {"kubevirt.io/cluster-preference-name": "fedora"}}, {}, "console"),
+        ({"labels": {"harvesterhci.io/os": "windows"}}, {"id": "fedora"}, "console"),
+    ],
+)
+def test_a_guest_without_a_serial_console_is_looked_at_on_its_screen(metadata, system, tool):
+    subject = stopping(agent=True)
+    subject.data["metadata"] |= metadata
+    subject.data["status"]["guestOSInfo"] = system
+
+    assert found(subject).remedy.startswith(
+        f"see what its guest still does, or wait until then: virtctl {tool} db -n shop"
+    )
 
 
 @for_each(
@@ -128,6 +152,29 @@ def test_what_its_owner_stops_is_no_cost_of_a_drain(strategy, requested, costs):
     assert row.by_owner is not costs
     assert report.verdict(plan).costs is costs
     assert vm_interruptions.shutdowns(row, 0, reached=True) == costs
+
+
+@pytest.mark.parametrize(
+    ("strategy", "outcome"),
+    [
+        ("Halted", vm_outcomes.VmOutcome.STOPS),
+        ("Always", vm_outcomes.VmOutcome.MIGRATES),
+        ("Manual", vm_outcomes.VmOutcome.MIGRATES),
+    ],
+)
+def test_a_guest_whose_vm_is_halted_is_stopped_by_kubevirt_and_not_migrated(strategy, outcome):
+    subject = vm_motion.vmi()
+    owner = vm_motion.vm()
+    owner.data["spec"]["runStrategy"] = strategy
+    whole = vm_motion.cluster(vm_motion.launcher())
+    found = vm_outcomes.forecast(
+        subject, Snapshot([*whole.list(NODE), subject, owner], ["*"], time=NOW)
+    )
+
+    assert found.outcome is outcome
+    stops = outcome is vm_outcomes.VmOutcome.STOPS
+    assert found.by_owner is stops
+    assert found.reason.startswith("its VM is Halted, so KubeVirt stops it") is stops
 
 
 def test_no_verb_tells_to_run_what_was_stopped():

@@ -155,12 +155,22 @@ GROUP = "vnf.example.net/v1"
 ASKED = "VMI shop/db is asked to leave a; draining sessions"
 
 
-def owned(message=ASKED, *, age=120, node="a", kind="VirtualNetworkFunction", mark=True):
+def owned(
+    message=ASKED,
+    *,
+    age=120,
+    node="a",
+    kind="VirtualNetworkFunction",
+    mark=True,
+    name="db",
+    owner="upf",
+    **more,
+):
     """Return a VM with External whose owner says something, its VMI, and that owner."""
-    vm, vmi = machine("db"), guest("db", "External", evacuationNodeName=node)
-    owner = {"apiVersion": GROUP, "kind": kind, "name": "upf", "controller": True}
+    vm, vmi = machine(name), guest(name, "External", evacuationNodeName=node)
+    reference = {"apiVersion": GROUP, "kind": kind, "name": owner, "controller": True}
     labels = {"vnf.example.net/name": "upf"} if mark else {}
-    vm.data["metadata"] |= {"ownerReferences": [owner], "labels": labels}
+    vm.data["metadata"] |= {"ownerReferences": [reference], "labels": labels}
     condition = {
         "type": "Ready",
         "status": "False",
@@ -169,7 +179,9 @@ def owned(message=ASKED, *, age=120, node="a", kind="VirtualNetworkFunction", ma
         "lastTransitionTime": ago(age),
     }
     status = {"conditions": [condition]}
-    return vm, vmi, manifest(GROUP, "VirtualNetworkFunction", "upf", "shop", status=status)
+    spec = {"virtualMachine": owner, "drain": "Graceful"}
+    parts = {"status": status, "spec": spec} | more
+    return vm, vmi, manifest(GROUP, "VirtualNetworkFunction", owner, "shop", **parts)
 
 
 def judged(*objects):
@@ -225,6 +237,42 @@ def test_an_owner_does_not_show_that_it_acts(objects):
         "whether the controller outside KubeVirt moves 1 VM is not known, so a drain may be "
         "blocked."
     )
+
+
+def sibling(**changes):
+    """Return a VM with an owner of the same kind, of which nothing has asked yet."""
+    return owned("Active", node=None, name="web", owner="upf-2", **changes)
+
+
+def of_sibling(*objects):
+    found = judged(*objects)
+    return next(row for row in found.nodes[0].forecasts if row.vmi.name == "web")
+
+
+def test_the_controller_that_moves_one_vm_moves_another_of_the_same_kind_of_owner():
+    row = of_sibling(*owned(), *sibling())
+    assert row.outcome is VmOutcome.RESTARTS
+    assert row.reason == (
+        "External: its owner has to move it, as VirtualNetworkFunction shop/upf of the same kind "
+        f"does now: EvacuationRequested: {ASKED} (for 2 min); runStrategy Always"
+    )
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [*owned(age=1800), *sibling()],
+        [*owned("VMI shop/db cannot leave a"), *sibling()],
+        [*owned(), *sibling(kind="Other")],
+        [*owned(), *sibling(spec={"virtualMachine": "upf-2", "drain": "Manual"})],
+        [*owned(), *sibling(metadata={"annotations": {"vnf.example.net/paused": "true"}})],
+        [*owned(), *sibling()[:2]],
+        list(sibling()),
+    ],
+    ids=["long ago", "fails", "another kind", "other spec", "paused", "unread", "alone"],
+)
+def test_what_a_controller_does_for_others_says_nothing_of_this_one(objects):
+    assert of_sibling(*objects).outcome is VmOutcome.UNKNOWN
 
 
 def test_a_vm_that_nothing_moves_is_stopped_only_as_a_decision():

@@ -29,7 +29,10 @@ def update(*conditions, other=NEAR, **status):
     operator = kubevirt(status={"observedKubeVirtVersion": "v0.53.0"} | status)
     operator.data["spec"]["workloadUpdateStrategy"] = {"workloadUpdateMethods": ["LiveMigrate"]}
     nodes = node("a", OWN), node("b", other)
-    cluster = complete(*nodes, operator, subject, vm(), launcher())
+    return event_of_update(complete(*nodes, operator, subject, vm(), launcher()))
+
+
+def event_of_update(cluster):
     found = plan(cluster, "a").nodes[0]
     loss = EventForecast(VmEvent.LOSS, EventEffect.UNKNOWN, "")
     events = vm_events.of_vm(found.forecasts[0], found, loss, cluster)

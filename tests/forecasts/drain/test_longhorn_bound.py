@@ -1,11 +1,11 @@
-"""Volumes of Longhorn whose only replica can never leave its node."""
+"""What keeps a volume of Longhorn on its node: its only replica, and work of Longhorn itself."""
 
 import pytest
 
 from tests.builders import manifest
 from tests.forecasts.drain import operator_clusters as world
 from tests.forecasts.drain.operator_clusters import policy, replica, volume
-from tests.forecasts.drain.test_operator_budgets import blocker, wait
+from tests.forecasts.drain.test_operator_budgets import blocker, used, wait
 
 
 def bound(name="v1", on=""):
@@ -51,3 +51,28 @@ def test_the_replica_of_a_node_that_goes_for_good():
 
     assert "Machine of a is being deleted, and their data goes with the node" in found["remedy"]
     assert "allow-if-replica-is-stopped" not in found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("types", "said"),
+    [
+        (["volume-restore-controller"], ", and the restore of claim shop/disk is done"),
+        (["volume-clone-controller"], ", and the clone into claim shop/disk is done"),
+        (["csi-attacher", "volume-clone-controller"], ""),  # a pod holds it as well
+        (["longhorn-api"], ""),
+        ([], ""),
+    ],
+)
+def test_longhorn_waits_for_its_own_work_on_the_node(types, said):
+    tickets = {each: {"id": each, "type": each, "nodeID": "a"} for each in types}
+    spec = {"volume": "v1", "attachmentTickets": tickets}
+    own = manifest("longhorn.io/v1beta2", "VolumeAttachment", "v1", world.LONGHORN, spec=spec)
+    manual = manifest(
+        *("longhorn.io/v1beta2", "Setting", "detach-manually-attached-volumes-when-cordoned"),
+        *(world.LONGHORN,),
+        value="true",
+    )
+    copies = [replica("v1", on) for on in "abc"]
+    items = world.longhorn(*copies, used(3, on="a"), own, manual)
+
+    assert wait(items)["reason"].endswith(f"have left node a{said}")

@@ -187,6 +187,9 @@ def test_the_claim_of_the_last_copy_is_named():
     }
     found = blocker(world.longhorn(last, used(1, state="detached", **before)))
     assert "v1 (claim shop/disk of old, which does not run) is" in found["reason"]
+    one = {"workloadName": "db", "workloadType": "StatefulSet", "podName": "db-1"}
+    found = blocker(world.longhorn(last, used(1, state="detached", workloadsStatus=[one])))
+    assert "v1 (claim shop/disk of pod db-1, which does not run) is" in found["reason"]
     assert (
         "v1 (claim shop/disk) is on"
         in blocker(world.longhorn(last, used(1, on="b"), policy("always")))["reason"]

@@ -119,7 +119,7 @@ def test_osds_that_are_skipped_hold_no_node():
     said = text(found)
     assert found.possible
     assert said.startswith("Yes: ")
-    assert "OSD 0 of CephCluster storage/store stay at Rook v1.20.6" in said
+    assert "OSD 0 of CephCluster storage/store stays at Rook v1.20.6" in said
     assert "The update of the nodes does not wait for it" in said
     assert not rehearse(lagging(), Options()).operators
 

@@ -394,9 +394,12 @@ def test_no_class_is_the_default(said):
 def test_one_of_several_classes_is_to_be_marked():
     stuck = of_classes(unmarked("a"), unmarked("b"))
     assert stuck.reason.endswith("(there are a, b)")
-    assert stuck.remedy.startswith("mark one of them as the default")
+    assert stuck.remedy.startswith("mark a or b as the default")
     only = of_classes(unmarked("a"), unmarked("b"), profile("a"), profile("b", MODES))
     assert only.remedy.startswith("mark b as the default")
+    local = unmarked("a")
+    local["provisioner"] = "kubernetes.io/no-provisioner"  # no volume is made of it
+    assert of_classes(local, unmarked("b")).remedy.startswith("mark b as the default")
 
 
 def test_a_default_without_access_modes_would_not_help():

@@ -7,7 +7,7 @@ import pytest
 from tests.forecasts.drain.test_start_obstacles import stuck
 from tests.healthy.clusters import plain
 from tests.healthy.machines import claim
-from tests.healthy.parts import obj
+from tests.healthy.parts import obj, pod
 from tests.incidents.machines import find
 from tests.incidents.starts import starting
 
@@ -63,7 +63,7 @@ def test_a_disk_in_a_zone_whose_only_node_has_no_room():
     found = of_disk(("a", "b", "c"), {ZONE: "b"}, full)
 
     assert "in zone b alone, where no node can run it (w2: memory: " in found.reason
-    assert found.remedy.startswith("free that much there, or add a node in zone b")
+    assert found.remedy.startswith("make the VM smaller, or add a node in zone b")
 
 
 def test_a_disk_of_a_node_that_is_gone():
@@ -227,22 +227,46 @@ def test_a_node_selector_that_no_node_has():
     )
 
 
-def test_a_label_alone_does_not_help_where_memory_is_missing_too():
-    items = plain()
-    for name in WORKERS:
-        find(items, "Node", name)["status"]["allocatable"]["memory"] = "1Gi"
+def taken(*nodes):
+    """Return pods that use all memory of nodes with 16Gi."""
+    use = {"memory": "15Gi"}
+    return [pod(f"taken-{name}", "vms", name, {}, None, requests=use) for name in nodes]
 
-    assert waiting(items, spec={"nodeSelector": {"disk": "fast"}}).remedy.startswith(
-        "free the missing memory on another node first, then set the label disk=fast on another"
-    )
+
+LARGER = (
+    "add a node with at least 4Gi of memory (w1, the largest of these, has 1Gi), or make the VM"
+)
+
+
+@pytest.mark.parametrize(
+    ("small", "remedy"),
+    [
+        ((), "free the missing memory on another node first, then set the label disk=fast on that"),
+        (("w1", "w3"), "free the missing memory on w2 first, then set the label disk=fast on that"),
+        (WORKERS, f"{LARGER} smaller, then set the label disk=fast on that node, or remove the"),
+    ],
+    ids=["each node is large enough", "one node is large enough", "none is large enough"],
+)
+def test_a_label_alone_does_not_help_where_memory_is_missing_too(small, remedy):
+    items = plain(memory="16Gi")
+    for name in small:
+        find(items, "Node", name)["status"]["allocatable"]["memory"] = "1Gi"
+    items += taken(*(name for name in WORKERS if name not in small))
+
+    found = waiting(items, spec={"nodeSelector": {"disk": "fast"}})
+    assert found.remedy.startswith(remedy)
 
 
 def test_nodes_without_room():
-    found = waiting(plain(memory="1Gi"))
+    found = waiting(plain(memory="16Gi") + taken(*WORKERS))
 
     assert found.reason.startswith("no node can take it: memory: ")
     assert found.reason.endswith("It starts by itself once there is room")
     assert found.remedy == "add a node or free that much on one"
+
+
+def test_nodes_that_are_too_small():
+    assert waiting(plain(memory="1Gi")).remedy == f"{LARGER} smaller"
 
 
 def test_a_taint_of_every_node():

@@ -327,6 +327,14 @@ def test_any_two_nodes():
     assert found.total == 3
 
 
+def test_vms_of_a_node_that_is_lost_already_need_the_room_of_the_others():
+    silent = [node(name) for name in ("n1", "n2", "n3")]
+    silent[0]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    found = outages(Question(nodes=("n1",)), snapshot(silent, vm("db", "n1", "30Gi")))
+
+    assert found.capacity["memory"] == (2 * 64 - 30) * 2**30
+
+
 def test_what_can_still_start_is_what_the_worst_loss_leaves():
     found = outages(
         Question(worst=1),

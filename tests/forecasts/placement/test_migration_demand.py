@@ -337,7 +337,11 @@ def test_hotplugged_volumes_bind_the_vm_to_nodes_that_reach_them(strategy):
 @pytest.mark.parametrize(
     ("objects", "remedy"),
     [
-        ([DISK, VOLUME, *FULL], "add a node or free that much on one, or make it a VirtualMachine"),
+        (
+            [DISK, VOLUME, *FULL],
+            "add a node with at least 200Gi of memory (n3, the largest of these, has 8Gi), or make "
+            "the VM smaller, or make it a VirtualMachine",
+        ),
         ([VOLUME], "repair claim disk, and do not stop the VM before"),
         (
             [Object({**DISK.data, "status": {"phase": "Lost"}})],

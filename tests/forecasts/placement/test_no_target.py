@@ -117,7 +117,7 @@ def test_a_required_pod_affinity_is_named():
 
 def test_room_and_devices_that_are_taken_are_missing_room():
     large = no_target.nowhere_to_go(vmi(spec=LARGE), cluster())
-    assert (large.cause, large.remedy.startswith("add a node or free that much")) == (
+    assert (large.cause, large.remedy.startswith("add a node with at least 900.3Gi")) == (
         ProblemCause.NO_ROOM,
         True,
     )
@@ -129,7 +129,7 @@ def test_room_and_devices_that_are_taken_are_missing_room():
         | {"devices": {"gpus": [{"name": n, "deviceName": "nvidia.com/A100"} for n in "gh"]}}
     }
     found = no_target.nowhere_to_go(vmi(spec=two), cluster(*taken))
-    assert (found.cause, found.remedy.startswith("add a node or free that much")) == (
+    assert (found.cause, found.remedy.startswith("add a node with at least 2 of nvidia")) == (
         ProblemCause.NO_ROOM,
         True,
     )
@@ -357,14 +357,14 @@ def test_what_nodes_lack_that_the_vm_does_not_select_is_not_why():
     assert "missing on b; its node selector or affinity leaves out c" in found.reason
     assert "missing on c" not in found.reason
     assert found.cause == ProblemCause.NO_ROOM
-    assert found.remedy == "add a node or free that much on one"
+    assert found.remedy.startswith("add a node with at least 900.3Gi of memory (b, ")
 
 
 @pytest.mark.parametrize(
     ("pods", "memory", "said", "remedy"),
     [
         ("0", "64Gi", "pods: limit of 0 reached on b, c", "raise max-pods of the kubelets"),
-        ("9", "1Mi", "missing on b", "add a node or free that much on one"),
+        ("9", "1Mi", "missing on b", "add a node with at least 4.3Gi of memory"),
     ],
 )
 def test_nodes_with_as_many_pods_as_they_may_have(pods, memory, said, remedy):

@@ -162,7 +162,8 @@ def test_the_machine_set_that_is_paused_is_named_before_a_node_is_added():
     assert found.cause is ProblemCause.NO_ROOM
     assert found.remedy == (
         "see who has paused MachineSet ms, then unpause it (if that node would fit; else add a "
-        "node or free that much on one, or let drains shut the guest down)"
+        "node with at least 4.3Gi of memory (b, the largest of these, has 1Gi), or make the VM "
+        "smaller, or let drains shut the guest down)"
     )
     assert found.command == (
         "kubectl annotate machinesets.cluster.x-k8s.io ms -n fleet cluster.x-k8s.io/paused-"
@@ -205,7 +206,7 @@ def whole(since):
 )
 def test_a_healthy_owner_is_not_accused(others):
     found = nowhere(full("c"), DEPLOYMENT, *others)
-    assert found.remedy.startswith("add a node or free that much")
+    assert found.remedy.startswith("add a node with at least ")
     assert owed_nodes.first_step(cluster(*others)) == ""
 
 

@@ -38,7 +38,7 @@ from virt_admit.forecasts.placement.refusals import (
 )
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, typed, virtctl
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes import clock, node_health, nodes
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, MIGRATION_POLICY
@@ -170,6 +170,8 @@ def side_effect(vmi: Object, state: VmState, cluster: Cluster) -> Problem | None
         f"nothing keeps the pod that attaches {claim}: its eviction may detach disks of the "
         "running guest, which then pauses at an I/O error"
     )
+    if nodes.has_harvester(cluster):
+        reason += " (an upgrade of Harvester evicts it only once the VM has left)"
     if moves:
         return Problem(reason, "start the drain once its migration has ended")
     command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))

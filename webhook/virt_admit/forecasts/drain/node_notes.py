@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
@@ -24,6 +25,7 @@ from virt_admit.forecasts.drain.starts.devices import kept_off_plugins
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
 from virt_admit.forecasts.placement.refusals import dying_claims
+from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.remediation.ends import left_power_offs, stale_verdicts
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
@@ -74,6 +76,7 @@ READS: Final[Reads] = union(
     deschedulers.READS,
     dying_claims.READS,
     poolless_nodes.READS,
+    priority_classes.READS,
     returning_pods.READS,
     unavailable_apis.READS,
     awaited_certificates.READS,
@@ -106,6 +109,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     if removed_operators.kubevirt(cluster) is None:
         yield from filter(None, (kept_off_plugins.note(node, cluster),))
     yield from rejected_pods.notes(node, cluster)
+    yield from priority_classes.notes(node.name, cluster)
     yield from failed_starts.notes(node, cluster)
     for found in (each for kind in maintenance.KINDS for each in cluster.known(kind)):
         if maintenance.node(found).text == node.name:
@@ -149,7 +153,7 @@ def _hanging(found: Object) -> Iterator[str]:
     """
     status = found["status"]
     pending = [item.text for item in status["pendingPods"].items() if item.text]
-    error = cut_middle(" ".join((status["lastError"].text or "").split()), 300)
+    error = " ".join((status["lastError"].text or "").split())
     if status["phase"].text == "Succeeded" or not (pending or error):
         return
     waits = (
@@ -157,7 +161,22 @@ def _hanging(found: Object) -> Iterator[str]:
         if pending
         else " has not completed"
     )
-    yield f"NodeMaintenance {found.name}{waits}" + (f": {error}" if error else "")
+    if (several := _ENTRIES.fullmatch(error)) is not None:  # a list, which a cut would garble
+        first, *more = several[1].split(f", {_ENTRY}")
+        error = f"{first}{f' and {count(len(more), _MORE)}' if more else ''}"
+    ends = ". It tries again in rounds of 30 seconds" if _ROUND in error else ""
+    said = f": {cut_middle(error, 300)}{ends}" if error else ""
+    yield f"NodeMaintenance {found.name}{waits}{said}"
+
+
+_ENTRY: Final = "error when evicting "
+_ENTRIES: Final = re.compile(rf"\[({_ENTRY}.*)\]")
+"""How kubectl's drain joins the errors of several pods (staging/src/k8s.io/kubectl/pkg/drain/
+drain.go#evictPods, an aggregate)."""
+_MORE: Final = "more such error"
+_ROUND: Final = "global timeout reached: 30s"
+"""The end of a round of the operator, which begins the next one at once
+(medik8s/node-maintenance-operator:controllers/nodemaintenance_controller.go#DrainerTimeout)."""
 
 
 def _descheduled(node: Object, cluster: Cluster) -> Iterator[str]:

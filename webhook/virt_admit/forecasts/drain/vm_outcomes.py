@@ -36,12 +36,14 @@ from virt_admit.forecasts.drain.targets import rejected_targets
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, quotas, start_doubts
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, first_known, gather
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import disruption_budgets, node_local_volumes, vmis
+from virt_admit.model.kubevirt.launcher import missing_network_info
 from virt_admit.model.kubevirt.settings import parallel_migrations, removed_operators
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
@@ -50,6 +52,7 @@ READS: Final = union(
     vmis.OWNER_READS,
     disruption_budgets.READS,
     quotas.READS,
+    priority_classes.READS,
     node_local_volumes.READS,
     migration_doubts.READS,
     vm_states.READS,
@@ -178,12 +181,14 @@ def asked_migration(vmi: Object, cluster: Cluster, *, updated: bool = False) -> 
     whatever its eviction strategy.
 
     ``MIGRATES``, ``BLOCKS`` or ``UNKNOWN``. Never raises. ``updated``: by a KubeVirt for which its
-    TSC frequency keeps it from no node, where nothing has begun yet.
+    TSC frequency keeps it from no node, and that gives target pods all annotations, where nothing
+    has begun yet.
     """
     state = AT_REST if updated else vm_states.of(vmi, cluster)
     find = _finder(vmi, state, cluster, updated=updated)
     try:
-        verdict = _migrate(vmi, state, cluster, find, ASKED)
+        healed = updated and missing_network_info.is_cause(vm_states_failures.failing(vmi, cluster))
+        verdict = _migrate(vmi, state, cluster, find, ASKED, healed=healed)
     except Unseen as blind:
         verdict = _Verdict.unread(blind, may_stop=False)
     outcome, unseen, problems = verdict.outcome, verdict.unseen, verdict.problems
@@ -256,7 +261,7 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     stuck = dying_pods.overdue(vmi, cluster)
     if stuck is not None:
         return _Verdict.blocks(stuck)
-    ends = ending_guests.of_stopped(vmi, cluster) if vmi.deleted else _ENDS.get(state.state)
+    ends = ending_guests.of_stopped(vmi, cluster) or _ENDS.get(state.state)
     if ends is not None:
         lost = not vmi.deleted and state.state is State.GONE
         verdict = _shut_down(vmi, cluster, find, ends.reason, lost=lost)
@@ -307,8 +312,12 @@ def _not_migrated(
     return verdict._replace(remedy=typed_remedies.or_migrates(verdict.remedy, vmi))
 
 
-def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: str) -> _Verdict:
+def _migrate(
+    vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: str, *, healed: bool = False
+) -> _Verdict:
     """Return what becomes of a VMI that KubeVirt wants to migrate.
+
+    ``healed``: its earlier migrations failed for what is no more.
 
     Raises:
         Unseen: nothing that was read keeps it from migrating, but something that was not read may.
@@ -316,12 +325,13 @@ def _migrate(vmi: Object, state: VmState, cluster: Cluster, find: _Find, why: st
     if (removed := removed_operators.kubevirt(cluster)) is not None:
         return _Verdict.blocks(removed.of_vms, f"{why}, but {removed.of_vms.reason}")
     kept = functools.partial(_kept, vmi, state, cluster, find)
-    again = vm_states_failures.repeats(vmi, state, find(True), cluster)
+    again = None if healed else vm_states_failures.repeats(vmi, state, find(True), cluster)
     if again is not None and again.effect is StateEffect.BLOCKS:
         return kept(Problem(f"{why}, but {again.reason}", again.remedy, again.cause))
     ruled = vm_states_outcomes.ruling(vmi, state, cluster, cluster.cached(_ends))
     room = () if state.placed else _room(vmi, cluster, find)
-    problem = first_known((lambda: vm_states_failures.failing(vmi, cluster), *room))
+    failing = () if healed else (lambda: vm_states_failures.failing(vmi, cluster),)
+    problem = first_known((*failing, *room))
     if problem is not None:
         words = (
             f" ({ruled.reason})" if ruled is not None and state.state is State.UNSCHEDULABLE else ""
@@ -412,6 +422,7 @@ def _room(vmi: Object, cluster: Cluster, find: _Find) -> tuple[Callable[[], Prob
             cluster,
         ),
         lambda: rejected_targets.blocking(vmi, find(True), cluster),
+        lambda: priority_classes.problem(vmi, cluster),
         lambda: quotas.refusal(vmi, cluster),
     )
 
@@ -437,7 +448,8 @@ def _shut_down(
         return _Verdict(
             VmOutcome.AWAITS_NODE, reason, f"plan for its downtime until {here} is back"
         )
-    if (later := problem or quotas.start_refusal(vmi, (here,), cluster)) is not None:
+    later = problem or priority_classes.absent(vmi, cluster)
+    if (later := later or quotas.start_refusal(vmi, (here,), cluster)) is not None:
         reason = f"{why}; {after.why}, but only later: {later.reason}"
         return _Verdict(VmOutcome.RESTARTS, reason, later.remedy, may_stop=lasting is None)
     if unsure := migration_doubts.of_restart(vmi, find(False), cluster):

@@ -75,6 +75,12 @@ def with_mover(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
     if asked and (act := acting_owners.of_vm(vmi, cluster)):
         reason = f"{found.strategy.phrase}: its owner {act.owner} moves it now: {act.words}"
         return found._replace(effect=Effect.SHUTS_DOWN, reason=reason, remedy="")
+    if asked and (act := acting_owners.of_sibling(vmi, cluster)):
+        reason = (
+            f"{found.strategy.phrase}: its owner has to move it, as {act.owner} of the same kind "
+            f"does now: {act.words}"
+        )
+        return found._replace(effect=Effect.SHUTS_DOWN, reason=reason, remedy="")
     if asked and (by := external_movers.named(vmi, cluster)):
         owner = acting_owners.named(vmi, cluster)
         mover = f"the controller of its owner {owner}" if owner else f"a controller that uses {by}"

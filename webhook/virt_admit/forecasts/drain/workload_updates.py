@@ -32,6 +32,7 @@ from virt_admit.model.kubevirt.instances import (
     vmis,
 )
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.launcher import missing_network_info
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.model.kubevirt.settings.versions import (
@@ -236,7 +237,7 @@ class Update:
     @property
     def by_release(self) -> bool:
         """Whether it migrates only because the next release is another one."""
-        return self.reason in (ACCEPTED, TOLERATED)
+        return self.reason in (ACCEPTED, ANNOTATED, TOLERATED)
 
 
 def update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
@@ -302,6 +303,10 @@ TOLERATED: Final = (
     f"by {COPIES_TOLERATIONS} or later, whose pods that attach volumes have the tolerations of the "
     "VM"
 )
+ANNOTATED: Final = (
+    f"by {Feature.TARGET_NETWORK_INFO.since} or later, which gives its target pod the annotation "
+    "of its interface"
+)
 ACCEPTED: Final = f"by {Feature.TSC_TOLERANCE.since} or later, which lets other nodes take it"
 
 
@@ -317,6 +322,12 @@ def _migrated(vmi: Object, cluster: Cluster) -> Update:
             release < COPIES_TOLERATIONS for release in _next_releases(cluster)
         ):
             return Update(vmi, Reach.MIGRATED, TOLERATED)
+    if missing_network_info.is_cause(trouble) and not any(
+        release < Feature.TARGET_NETWORK_INFO.since for release in _next_releases(cluster)
+    ):  # the virt-controller of the next release makes the target pod
+        trouble = no_target.nowhere_to_go(vmi, cluster)
+        if trouble is None:
+            return Update(vmi, Reach.MIGRATED, ANNOTATED)
     return Update(vmi, Reach.RETRIED, trouble.reason)
 
 

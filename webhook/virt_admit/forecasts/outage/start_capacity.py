@@ -27,7 +27,8 @@ CAPACITY: Final = (MEMORY, CPU, PODS)
 @dataclass(frozen=True)
 class HostSums:
     """What is free on each node that runs VMs, and what its VMs need elsewhere after its loss,
-    by resource and node.
+    by resource and node. Nodes on which no VM may start now have needs alone: one that is lost
+    already leaves its VMs to the others, be it by hand.
     """
 
     free: Mapping[str, Mapping[str, int]]
@@ -43,10 +44,8 @@ class HostSums:
         """Return what can still start at most before the loss of these nodes leaves VMs short;
         negative: it does now.
         """
-        weights = self._weights(resource)
-        return sum(self.free[resource].values()) - sum(
-            weights[name] for name in nodes if name in weights
-        )
+        weights = {**self.needs[resource], **self._weights(resource)}
+        return sum(self.free[resource].values()) - sum(weights.get(name, 0) for name in nodes)
 
     def left_after_worst(self, resource: str, number: int) -> int:
         """Return the same for the loss of any so many nodes."""
@@ -81,7 +80,10 @@ def host_sums(cluster: Cluster) -> HostSums | None:
     free = {name: state.free(node) for name, node in hosts.items()}
     return HostSums(
         {key: {name: max(0, free[name].get(key, 0)) for name in hosts} for key in CAPACITY},
-        {key: {name: needs.get(name, {}).get(key, 0) for name in hosts} for key in CAPACITY},
+        {
+            key: {name: needs.get(name, {}).get(key, 0) for name in (*hosts, *needs)}
+            for key in CAPACITY
+        },
     )
 
 

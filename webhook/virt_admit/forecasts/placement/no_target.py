@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.placement import candidates, headroom, pod_networks, virt_handlers
-from virt_admit.forecasts.placement.absent import owed_nodes, unready_nodes
+from virt_admit.forecasts.placement.absent import larger_nodes, owed_nodes, unready_nodes
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import host_only, models_first, other_model
 from virt_admit.forecasts.placement.components import (
@@ -84,9 +84,8 @@ def reason(
         return None
     if network := networks.of_fault(target.pod.fault):
         return missing_networks.problem(network, "target pod" if moves else "pod")
-    otherwise = (
-        "" if starts else "let drains shut the guest down" if moves else "plan for its downtime"
-    )
+    down = "let drains shut the guest down" if moves else "plan for its downtime"
+    otherwise = "" if starts else down
     kept = "" if starts else KEPT
     starting = _starting(target.placement.refusals, refusals, cluster, kept)
     if not refusals:
@@ -102,11 +101,13 @@ def reason(
     refusals, lacked, left_out = _chosen(refusals, cluster)
     causes = tuple(dict.fromkeys(_causes(refusals, lacked)))
     host, known = of_host_model(target, causes, cluster), _known(target, refusals, lacked, cluster)
+    claim, namespace = broken_claim(causes), target.pod.namespace
+    larger = "" if lacked or claim else larger_nodes.remedy(target, refusals, cluster)
     lasting = (
         known.remedy
         or other_model(common_causes(refusals), cluster, starts=starts)
-        or lasting_remedy(refusals, cluster, starts=starts)
-        or offer(lacked, refusals, cluster)
+        or lasting_remedy(target, refusals, cluster, starts=starts)
+        or (offer(lacked, refusals, cluster) or larger)
         or virt_handlers.own_tolerations(refusals, cluster)
     )
     if lacked and not starts and is_gone_at_home(lacked, target, cluster):
@@ -119,17 +120,16 @@ def reason(
     if starting:
         return starting
     remedy = either(lasting, otherwise) if lasting else remedy_of(causes, otherwise, cluster, host)
-    claim, namespace = broken_claim(causes), target.pod.namespace
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     if claim and (dying := dying_claims.of_claim(namespace, claim, cluster)) is not None:
         remedy, command = f"{dying.way}{kept}", dying.command
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
     why += f"{host}{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
-    lacks_room = not lasting and not claim and any(" missing on " in each for each in causes)
+    lacks_room = lasting == larger and not claim and any(" missing on " in each for each in causes)
     if lacks_room and (owed := owed_nodes.first(cluster)) is not None:
         why = f"the next node is missing ({owed.reason}); {why}"
-        other = either("else add a node or free that much on one", otherwise)
+        other = either(f"else {larger or 'add a node or free that much on one'}", otherwise)
         remedy, command = _first(owed.remedy, f"if that node would fit; {other}")
     return Problem(f"{NOWHERE}{why}", remedy, cause, command=known.command or command)
 

@@ -21,7 +21,7 @@ from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, POD, RESOURCE_QUOTA, VMI
-from virt_admit.model.kubernetes.nodes import HARVESTER, is_of_harvester
+from virt_admit.model.kubernetes.nodes import HARVESTER, has_harvester
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis, vms
@@ -327,7 +327,7 @@ def _scaled(quota: Object, vmi: Object, cluster: Cluster) -> Collection[str]:
         return ()
     if quota.annotation(lost_surcharges.surcharge_key(vmi)).present:
         return ()  # it has raised them, and Rancher may have written them back since
-    if not any(map(is_of_harvester, cluster.known(NODE))):
+    if not has_harvester(cluster):
         if unseen := unlisted(cluster, NODE):
             raise Unseen(unseen)
         return ()

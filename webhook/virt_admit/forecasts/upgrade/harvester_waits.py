@@ -201,7 +201,7 @@ def only_node(cluster: Cluster) -> str:
 
 def is_harvester(cluster: Cluster) -> bool:
     """Return whether Harvester manages a node."""
-    return any(map(nodes.is_of_harvester, cluster.known(NODE)))
+    return nodes.has_harvester(cluster)
 
 
 def _held_by_volumes(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[Obstacle]:

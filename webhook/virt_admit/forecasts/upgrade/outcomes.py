@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.rollouts import Pool
 
 MAX_EVENTS: Final = 500_000
@@ -70,3 +71,67 @@ def undetermined(runs: Sequence[Outcome]) -> Iterator[str]:
             f"the end on {node} depends on which VMs KubeVirt moves first and on how long they "
             f"take: {reason}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Nodes that start at the same time."""
+
+    nodes: tuple[str, ...]
+    start: Range
+    end: Range
+
+
+def waves(
+    pools: Sequence[Pool], low: Outcome, high: Outcome, lasts: Range | None
+) -> tuple[Wave, ...]:
+    """Return the waves of an upgrade; ``lasts``: the range of all runs; None: one does not end."""
+    return _until(lasts, tuple(_waves(pools, low, high)))
+
+
+def whole(seconds: Iterable[int]) -> Range:
+    """Return the range of some runs."""
+    return _range(*seconds)
+
+
+def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]:
+    """Yield the nodes by the time at which they start in the shorter run, without those that have
+    begun, which come first.
+    """
+    by_start: dict[tuple[int, bool], list[str]] = {}
+    for pool in pools:
+        for node in pool.to_do:
+            if node in low.started and node in high.started:
+                key = low.started[node], node not in pool.begun
+                by_start.setdefault(key, []).append(node)
+    for (start, _), nodes in sorted(by_start.items()):
+        ends = [
+            (low.ended[node], high.ended[node])
+            for node in nodes
+            if node in low.ended and node in high.ended
+        ]
+        if len(ends) == len(nodes):
+            yield Wave(
+                tuple(nodes),
+                _range(start, max(high.started[node] for node in nodes)),
+                _range(max(end for end, _ in ends), max(end for _, end in ends)),
+            )
+
+
+def _until(whole: Range | None, waves: tuple[Wave, ...]) -> tuple[Wave, ...]:
+    """Return the waves, of which the one that ends last takes as long as the whole upgrade may:
+    chance adds to the runs of which the others tell.
+    """
+    if whole is None or not waves:
+        return waves
+    last = max(range(len(waves)), key=lambda each: waves[each].end.high)
+    end = waves[last].end
+    longest = replace(waves[last], end=_range(end.low, whole.low, end.high, whole.high))
+    return (*waves[:last], longest, *waves[last + 1 :])
+
+
+def _range(*seconds: int) -> Range:
+    """Return the range of all runs; chance that is best at each step is not always best in the
+    end.
+    """
+    return Range(min(seconds), max(seconds))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from virt_admit.forecasts.remediation import coverage, inactive_reasons, remediation_steps, timeline
+from virt_admit.forecasts.upgrade.pools import replacement_times
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -53,6 +54,9 @@ def health_checks(
     determined.
     """
     updated = frozenset(nodes)
+    # the start of a Machine does not contain the drain of the old node
+    known = replacement_times.start_seconds(cluster) if driver is Driver.CLUSTER_API else None
+    node_seconds = node_seconds if known is None else min(known, node_seconds)
     found: list[RebootCheck] = []
     for kind in coverage.CHECKS:
         watches = check_scope.watches(cluster, kind)
@@ -86,22 +90,15 @@ def _verdict(
             return False, reason
     if after is None:
         return False, "no condition of it applies to a node that is being updated"
+    what = "the start of a new Machine" if driver is Driver.CLUSTER_API else "the update of a node"
+    takes = f"it acts after {after} seconds, and {what} takes {node_seconds}"
     if node_seconds <= after:
-        return (
-            False,
-            f"it acts after {after} seconds, and the update of a node takes {node_seconds}",
-        )
+        return False, takes
     blind = [reason.what for reason in reasons if isinstance(reason, Unseen)]
     blind += [watch.selection.unseen] if watch.selection.unseen else []
     if blind:
         return None, f"not available: {blind[0]}"
-    return (
-        True,
-        (
-            f"it acts after {after} seconds, and the update of a node takes {node_seconds}. Pause "
-            "it before."
-        ),
-    )
+    return True, f"{takes}. Pause it before."
 
 
 def _idle(watch: WatchedNodes, cluster: Cluster, driver: Driver) -> Iterator[str | Unseen]:

@@ -22,6 +22,7 @@ from virt_admit.forecasts.upgrade import (
     drain_waits,
     estimate_basis,
     harvester_waits,
+    outcomes,
     pool_obstacles,
     random_runs,
     reboots,
@@ -34,7 +35,7 @@ from virt_admit.forecasts.upgrade import (
 from virt_admit.forecasts.upgrade.assumed_fixes import IfFixed
 from virt_admit.forecasts.upgrade.drains import failed_drains, kept_pods, undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Range
-from virt_admit.forecasts.upgrade.outcomes import Outcome, leftovers, shown, undetermined
+from virt_admit.forecasts.upgrade.outcomes import Outcome, Wave, leftovers, shown, undetermined
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.pools import unpooled_nodes
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
@@ -71,15 +72,6 @@ class Options:
     """Minutes for the update and the reboot of one node."""
     from_start: bool = False
     """Whether to ignore what is under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wave:
-    """Nodes that start at the same time."""
-
-    nodes: tuple[str, ...]
-    start: Range
-    end: Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,13 +377,14 @@ def _simulated(
     unseen = (preemption_effects.UNSEEN,) if preempting else tuple(undetermined(runs))
     certain = bool((stopped and not preempting) or failed or late or held)
     possible = False if certain else None if unseen else not stops
+    lasts = outcomes.whole(run.seconds for run in runs) if possible else None
     result = Rehearsal(
         driver,
         possible,
         unseen,
-        _range(*(run.seconds for run in runs)) if possible else None,
+        lasts,
         tuple(estimate_basis.rests_on(driver, start, estimates.values(), cluster)),
-        tuple(_waves(pools, low, high)),
+        outcomes.waves(pools, low, high, lasts),
         tuple(vm_interruptions.moved(plan, low, high, cluster)),
         stops,
         (),
@@ -400,37 +393,6 @@ def _simulated(
 
 
 # --- what is said of it ---------------------------------------------------------------------------
-
-
-def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]:
-    """Yield the nodes by the time at which they start in the shorter run, without those that have
-    begun, which come first.
-    """
-    by_start: dict[tuple[int, bool], list[str]] = {}
-    for pool in pools:
-        for node in pool.to_do:
-            if node in low.started and node in high.started:
-                key = low.started[node], node not in pool.begun
-                by_start.setdefault(key, []).append(node)
-    for (start, _), nodes in sorted(by_start.items()):
-        ends = [
-            (low.ended[node], high.ended[node])
-            for node in nodes
-            if node in low.ended and node in high.ended
-        ]
-        if len(ends) == len(nodes):
-            yield Wave(
-                tuple(nodes),
-                _range(start, max(high.started[node] for node in nodes)),
-                _range(max(end for end, _ in ends), max(end for _, end in ends)),
-            )
-
-
-def _range(*seconds: int) -> Range:
-    """Return the range of all runs; chance that is best at each step is not always best in the
-    end.
-    """
-    return Range(min(seconds), max(seconds))
 
 
 def _stops(

@@ -13,6 +13,7 @@ from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST
 from virt_admit.forecasts.drain.vm_downtime import NONE, Downtime
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
 from virt_admit.forecasts.upgrade.outcomes import Outcome
+from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubevirt.instances import migration_timeouts
 from virt_admit.model.lookups import grouped
@@ -60,10 +61,10 @@ class VmMoves:
 
 def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator[VmMoves]:
     """Yield the VMs of an upgrade with their moves in the shortest and the longest run."""
-    nodes = {row.vmi.full_name: node.name for node in plan.nodes for row in node.forecasts}
+    places = {row.vmi.full_name: node.name for node in plan.nodes for row in node.forecasts}
     for row in _sorted(plan):
         name = row.vmi.full_name
-        node = nodes[name]
+        node = places[name]
         moves = max(low.moves.get(name, 0), high.moves.get(name, 0))
         away = (
             high.ended[node] - high.started[node]
@@ -86,8 +87,12 @@ def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator
 
 
 def _risk(row: Forecast, moves: int, cluster: Cluster) -> VmRisk | None:
-    """Return what a drain may do to a guest; one that moves again is at rest before that."""
-    if row.outcome is not VmOutcome.MIGRATES:
+    """Return what a drain may do to a guest; one that moves again is at rest before that.
+
+    An upgrade of Harvester evicts no pod before every VM has left the node
+    (harvester/harvester:package/upgrade/upgrade_node.sh#wait_vms_out_or_shutdown).
+    """
+    if row.outcome is not VmOutcome.MIGRATES or nodes.has_harvester(cluster):
         return None
     state = row.state if moves == 1 else AT_REST
     found = migration_doubts.side_effect(row.vmi, state, cluster)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import chain
 from typing import Final, Protocol
 
@@ -23,6 +24,7 @@ from virt_admit.model.evidence.writes import refused_writes
 from virt_admit.model.kubernetes import clock, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
     DATA_SOURCE,
     NM,
     NM_KUBEVIRT,
@@ -167,10 +169,61 @@ def of_cluster(
         for obj in cluster
         if kinds.of(obj) not in _JUDGED and groups.search(obj.group)
         if (first := _lasting(obj, _about(obj, texts), said, cluster)) is not None
+        and not _tells_a_start(first, cluster)
     ]
     found.sort(key=lambda each: (each.obj.kind, each.obj.full_name))
     found.sort(key=lambda each: clock.stamp(each.time) or "", reverse=True)
     return _grouped(found, said, cluster)
+
+
+_CAPI: Final = "cluster.x-k8s.io"
+_STARTS: Final = timedelta(minutes=30)
+"""A host of bare metal is a Node by then, and what starts longer is told."""
+_FAILS: Final = re.compile(r"(?i)fail|error|cannot|denied|no available|unreachable")
+_OWNERS: Final = {"Cluster": "cluster", "MachineDeployment": "deployment", "MachineSet": "set"}
+"""The kinds that a Machine names in its labels."""
+
+
+def _tells_a_start(complaint: Complaint, cluster: Cluster) -> bool:
+    """Return whether Cluster API only says that a new Machine is not a Node yet, as one that an
+    autoscaler or a health check has asked for: with maxUnavailable 0 its owners are not Available
+    (core/reconcilers/machinedeployment/machinedeployment_status.go#setAvailableCondition).
+    """
+    if not complaint.obj.group.endswith(_CAPI) or _FAILS.search(complaint.message):
+        return False
+    own = [each for each in cluster.cached(_starting) if _is_of_start(complaint, each)]
+    counted = _COUNTED.search(complaint.message)
+    return bool(own) and (counted is None or int(counted[2]) - int(counted[1]) <= len(own))
+
+
+_COUNTED: Final = re.compile(r"\b(\d{1,6}) available replicas, at least (\d{1,6}) required")
+
+
+def _is_of_start(complaint: Complaint, machine: Object) -> bool:
+    obj, created = complaint.obj, clock.instant(machine.created)
+    if created is None or complaint.time is None or obj.namespace != machine.namespace:
+        return False
+    if complaint.time < created - timedelta(minutes=1):  # it began before
+        return False
+    if obj.kind == machine.kind:
+        return obj.name == machine.name
+    owners = {each: machine.labels.get(f"{_CAPI}/{each}-name") for each in _OWNERS.values()}
+    made = (machine.name, owners["set"], owners["deployment"])
+    names_it = obj.kind != "Cluster" or any(each and each in complaint.message for each in made)
+    return names_it and owners.get(_OWNERS.get(obj.kind, "")) == obj.name
+
+
+def _starting(cluster: Cluster) -> Sequence[Object]:
+    """Return the Machines of Cluster API without a Node for a usual time that have not failed."""
+    return [
+        machine
+        for machine in cluster.known(CAPI_MACHINE)
+        if not machine.deleted
+        and not machine.at("status", "nodeRef", "name").text
+        and (age := clock.age(machine, cluster)) is not None
+        and age < _STARTS
+        and not any(_FAILS.search(each.message) for each in complaints.of(machine, cluster))
+    ]
 
 
 def _about(obj: Object, texts: Mapping[str, Sequence[_Text]]) -> Sequence[_Text]:

@@ -260,6 +260,14 @@ CSI_CAPACITY: Final = Kind(
 CONTROLLER_REVISION: Final = Kind(
     *_APPS("ControllerRevision"), numerous=True, snapshot_filtered=True
 )
+PRIORITY_CLASS: Final = Kind(
+    "scheduling.k8s.io",
+    ("v1",),
+    "priorityclasses",
+    "PriorityClass",
+    namespaced=False,
+    not_at_admission=True,
+)
 PDB: Final = Kind("policy", ("v1",), "poddisruptionbudgets", "PodDisruptionBudget")
 LEASE: Final = Kind(
     "coordination.k8s.io", ("v1",), "leases", "Lease", lookup_namespace="medik8s-leases"
@@ -417,6 +425,7 @@ BUILT_IN_GROUPS: Final = frozenset(
         "apiregistration",
         "coordination",
         "discovery",
+        "scheduling",
         "storage",
     )
 }

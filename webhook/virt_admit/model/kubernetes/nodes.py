@@ -146,6 +146,11 @@ def is_of_harvester(node: Object) -> bool:
     return node.labels.get(HARVESTER) == "true"
 
 
+def has_harvester(cluster: Cluster) -> bool:
+    """Return whether Harvester manages a known node."""
+    return any(map(is_of_harvester, cluster.known(NODE)))
+
+
 def is_control_plane(node: Object) -> bool:
     """Whether a Node is part of the control plane."""
     return any(label in node.labels for label in CONTROL_PLANE)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from virt_admit.forecasts.drain.targets import closed_targets
-from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Wave
+from virt_admit.forecasts.upgrade.outcomes import Wave
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.forecasts.upgrade.vm_interruptions import VmMoves
 from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import count, ended, names
@@ -80,7 +81,7 @@ def page(
 
 def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     if result.nodes_complete is False:
-        return PageVerdict(BAD, "No", f"The upgrade {stops(result.stops)}.")
+        return PageVerdict(BAD, "No", f"The upgrade {stops(result.stops, result.operators)}.")
     if result.possible is False and result.nodes_complete is None:
         return PageVerdict(BAD, "Stuck", f"{held(result)}{NODES_UNKNOWN}")
     if result.possible is None or result.duration is None:

@@ -11,8 +11,9 @@ from typing import Literal
 from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.drain.targets.closed_targets import ClosedTarget
 from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.forecasts.upgrade.outcomes import Wave
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
-from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop, Wave
+from virt_admit.forecasts.upgrade.rehearsal import Rehearsal, Stop
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.forecasts.upgrade.savings import FasterSetting
 from virt_admit.forecasts.upgrade.upgrade_progress import UpgradeProgress

@@ -88,7 +88,7 @@ def _of_nodes(result: Rehearsal, start: datetime.datetime | None) -> str:
     kept = _maintained(result)
     nodes = sum(name not in kept for wave in result.waves for name in wave.nodes)
     if result.nodes_complete is False:
-        return f"No: the upgrade {stops(result.stops)}."
+        return f"No: the upgrade {stops(result.stops, result.operators)}."
     if result.possible is False and result.nodes_complete is None:
         return f"No: that holds it up. {NODES_UNKNOWN} See below."
     if result.possible is None or result.duration is None:
@@ -238,11 +238,14 @@ def by_cause(stops: Sequence[Stop]) -> list[list[Stop]]:
     return list(alike.values())
 
 
-def stops(found: Sequence[Stop]) -> str:
-    """Return what an upgrade does that does not complete."""
+def stops(found: Sequence[Stop], operators: Iterable[StuckOperator] = ()) -> str:
+    """Return what an upgrade does that does not complete; operators that hold it up besides are
+    causes too.
+    """
     if found and all(map(leaves_out, found)):
         return f"leaves out {count(len(found), 'node')}"
-    return f"stops ({count(_causes(found), 'cause')})"
+    held = sum(each.holds is True for each in operators)
+    return f"stops ({count(_causes(found) + held, 'cause')})"
 
 
 def leaves_out(stop: Stop) -> bool:

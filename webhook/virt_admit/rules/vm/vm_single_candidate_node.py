@@ -11,17 +11,18 @@ the constraint that excludes the other nodes, prepare a second node, or set
 returns.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.placement import permanent_constraints
 from virt_admit.forecasts.placement.permanent_constraints import Host
 from virt_admit.model.commands import argument, shell
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes import nodes
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import migratability, tsc
-from virt_admit.model.kubevirt.instances.expand import expand
+from virt_admit.model.kubevirt.instances.expand import ExpandedVmi, expand
 from virt_admit.model.kubevirt.launcher import without_kvm
 from virt_admit.model.messages import capital, names
 from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
@@ -67,11 +68,7 @@ def check(obj: Object, context: Context) -> Findings:
     only, others = candidates[0], "no other node exists"
     if constraints:
         others = f"the others are excluded by {names(constraints, 70)}"
-    runs, command, way = (
-        "can run this VM",
-        "",
-        "Allow a second node, or set evictionStrategy: None.",
-    )
+    runs, command, way = ("can run this VM", "", _ALLOW)
     if (gap := tsc.gap(refused, labels, cluster)) is not None and gap.remedy:
         way = f"{capital(gap.remedy)}."
         command = shell("kubectl", "get", "nodes", "-L", tsc.TSC_FREQUENCY)
@@ -80,6 +77,8 @@ def check(obj: Object, context: Context) -> Findings:
         others = f"the others lack {names(constraints, 70)} of its host-model"
         runs = "can take the running guest"
         way = f"Set CPU model {model}, which every node offers, and restart it."
+    if way == _ALLOW and _is_too_large(vmi, refused, cluster):
+        way = f"No other node is large enough: add one, or set {_NONE}"
     if refused and all(without_kvm.seems_off(name, cluster) for name in refused):
         others = f"virtualization is off on {names(refused, 70)}"
         way = "Switch it on there, in the firmware or in the hypervisor below."
@@ -102,7 +101,26 @@ def _common_model(cluster: Cluster) -> str:
 
 
 _NONE: Final = "evictionStrategy: None."
+_ALLOW: Final = f"Allow a second node, or set {_NONE}"
 _SHUT: Final = "evictionStrategy: None, with which a drain shuts it down."
+
+
+def _is_too_large(vmi: ExpandedVmi, refused: Collection[str], cluster: Cluster) -> bool:
+    """Return whether certainly none of the refused nodes is large enough for a VMI."""
+    if not refused:
+        return False
+    # files alone know no nodes
+    from virt_admit.forecasts.placement.absent import larger_nodes  # noqa: PLC0415
+    from virt_admit.model.kubevirt.launcher import launcher_resources  # noqa: PLC0415
+    from virt_admit.model.scheduler.snapshot import read_node  # noqa: PLC0415
+
+    known = {node.name: node for node in nodes.every(cluster) if node.name in refused}
+    sizes = {name: read_node(node).allocatable for name, node in known.items()}
+    try:
+        requests = launcher_resources.least_memory(vmi, cluster)
+    except Unseen:
+        return False
+    return larger_nodes.shortage(requests, sizes) is not None
 
 
 def _lacks(host: Host, obj: Object, demanded: dict[str, tuple[str, str]]) -> str:

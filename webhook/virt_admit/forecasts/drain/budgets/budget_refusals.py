@@ -48,7 +48,11 @@ def _several(budgets: Sequence[Object]) -> Blocker:
         "whatever they allow"
     )
     listed = kubectl("describe", PDB, "", budgets[0].namespace)
-    remedy = typed("Let one budget alone select each pod", listed)
+    words = (
+        "Let one budget alone select each pod: one over all pods of these, with maxUnavailable: 1, "
+        "in place of them"
+    )
+    remedy = typed(words, listed)
     cause = ProblemCause.SEVERAL_BUDGETS
     return Blocker.at(budgets[0], PDB, reason, remedy, now=False, cause=cause)
 

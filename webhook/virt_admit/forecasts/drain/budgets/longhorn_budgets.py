@@ -43,8 +43,9 @@ from virt_admit.model.kubernetes.kinds import (
     NODE,
     PDB,
     VM,
+    VMI,
 )
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
@@ -92,12 +93,7 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
     setting = cluster.get(LONGHORN_SETTING, namespace, "node-drain-policy")
     policy = (setting["value"].text if setting is not None else None) or _BY_DEFAULT
     idle = longhorn_instances.idle_for(eviction)
-    waits = OperatorAnswer(
-        Way.WAITS,
-        f"Longhorn removes it within minutes, as no volume is attached to node {node} any more"
-        if idle is not None
-        else f"Longhorn removes it once the VMs and pods with its volumes have left node {node}",
-    )
+    waits = OperatorAnswer(Way.WAITS, _wait(idle, eviction))
     if policy == "always-allow":
         return _overdue((), idle, eviction) or waits
     for _ in cluster.list(LONGHORN_REPLICA, namespace):  # raises Unseen unless all are known
@@ -126,6 +122,18 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
             f"it first moves {count(len(kept), 'replica')} to other nodes, which need disk space"
         )
     return _of_last(kept, eviction, may_stop=policy == _MAY_STOP) if kept else waits
+
+
+def _wait(idle: timedelta | None, eviction: PodEviction) -> str:
+    """Return when Longhorn removes a budget that it does not need on a node that is drained."""
+    node = eviction.node
+    if idle is not None:
+        return (
+            f"Longhorn removes it within minutes, as no volume is attached to node {node} any more"
+        )
+    work = longhorn_instances.work(node, eviction.budget.namespace, eviction.cluster)
+    done = f", and {work} is done" if work else ""
+    return f"Longhorn removes it once the VMs and pods with its volumes have left node {node}{done}"
 
 
 def _of_last(kept: Sequence[Object], eviction: PodEviction, *, may_stop: bool) -> OperatorAnswer:
@@ -391,16 +399,22 @@ def _claim(volume: Object | None, alone: bool) -> str:
     name = f"claim {namespace}/{claim}"
     if not alone or volume.at("status", "state").text != "detached":
         return f" ({name})"
-    workloads = {
-        each["workloadName"].text
+    users = {
+        _user(each)
         for each in volume.at("status", "kubernetesStatus", "workloadsStatus").items()
         if each["workloadName"].text
     }
+    if not users:
+        return f" ({name}, which no VM uses now)"
     return (
-        f" ({name} of {names(sorted(workloads))}, which does not run)"
-        if workloads
-        else f" ({name}, which no VM uses now)"
+        f" ({name} of {names(sorted(users))}, which {'do' if len(users) > 1 else 'does'} not run)"
     )
+
+
+def _user(workload: Field) -> str:
+    """Return what used a volume: other pods of a StatefulSet may run with volumes of their own."""
+    pod, kind = workload["podName"].text, workload["workloadType"].text
+    return f"pod {pod}" if pod and kind != VMI.kind else workload["workloadName"].text or ""
 
 
 def _is_stopped(replica: Object) -> bool:

@@ -292,6 +292,39 @@ def _attachments_by_hand(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[
     return {place: sorted(set(volumes)) for place, volumes in found.items()}
 
 
+_WORK: Final = {
+    "volume-restore-controller": "the restore of",
+    "volume-clone-controller": "the clone into",
+    "volume-rebuilding-controller": "the rebuild of",
+    "volume-expansion-controller": "the expansion of",
+}
+"""The types of the tickets of work that ends by itself and that needs no pod
+(:k8s/pkg/apis/longhorn/v1beta2/volumeattachment.go#AttacherType)."""
+
+
+def work(node: str, namespace: str, cluster: Cluster) -> str:
+    """Return Longhorn's own work on a node, whose engines run until it is done, in words; empty:
+    nothing is known of any.
+    """
+    return names(cluster.cached(_work).get((namespace, node), ()), 120)
+
+
+def _work(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for attachment in cluster.known(LONGHORN_ATTACHMENT):
+        tickets = [each for _, each in attachment.at("spec", "attachmentTickets").entries()]
+        kinds = {each["type"].text or "" for each in tickets}
+        if not kinds or not kinds <= _WORK.keys():  # else a pod keeps it attached as well
+            continue
+        namespace = attachment.namespace
+        name = attachment.at("spec", "volume").text or attachment.name
+        claim = volume_users.claim_of(find(cluster, LONGHORN_VOLUME, namespace, name))
+        title = f"claim {'/'.join(claim)}" if all(claim) else f"volume {name}"
+        for place in sorted({each["nodeID"].text or "" for each in tickets}):
+            found.setdefault((namespace, place), []).append(f"{_WORK[min(kinds)]} {title}")
+    return found
+
+
 def _volumes_without_pods(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:
     """Return the attached volumes that Longhorn sees no pod use, by namespace and node."""
     found: dict[tuple[str, str], list[str]] = {}

@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import harvester_maintenance
+from virt_admit.forecasts.drain.guests import guest_screens
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.evidence.reported import ReportedProblem
@@ -30,6 +31,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     clock.READS,
+    guest_screens.READS,
     virt_handlers.READS,
     vmis.OWNER_READS,
     harvester_maintenance.READS,
@@ -71,8 +73,16 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     return Problem(reason, _remedy(vmi, cluster), ProblemCause.STOP_OVERDUE)
 
 
-def of_stopped(vmi: Object, cluster: Cluster) -> Problem:
-    """Return that a VMI is being stopped, with what keeps its guest if that is known."""
+def of_stopped(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return that a VMI is being stopped, with what keeps its guest if that is known; None: it is
+    not.
+
+    virt-controller deletes a VMI whose VM is Halted
+    (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy).
+    """
+    if not vmi.deleted:
+        halted = vmis.running(vmi) and is_by_owner(vmi, cluster)
+        return Problem("its VM is Halted, so KubeVirt stops it", "") if halted else None
     found, words = problem(vmi, cluster), "it is being stopped already"
     if found is not None:
         return found._replace(reason=f"{words}: {found.reason}")
@@ -87,7 +97,7 @@ def of_stopped(vmi: Object, cluster: Cluster) -> Problem:
 
 def is_by_owner(vmi: Object, cluster: Cluster) -> bool:
     """Return whether the owner of a VM stops it for good, so that no drain takes it away."""
-    vm = vmis.known_vm(vmi, cluster) if vmi.deleted else None
+    vm = vmis.known_vm(vmi, cluster)
     halted = vm is not None and vms.run_strategy(vms.vm_spec(vm)) == "Halted"
     return halted and not harvester_maintenance.may_have_stopped(vmi, cluster)
 
@@ -124,11 +134,13 @@ def _why(vmi: Object) -> str:
     return " (no guest agent is connected, so it has only the power button of ACPI)"
 
 
+_BUSY: Final = "see what its guest still does"
+
+
 def _remedy(vmi: Object, cluster: Cluster) -> str:
     """Return what ends a guest before its time is over."""
-    name, namespace = argument(vmi.name), vms.namespace_of(vmi)
-    console = shell("virtctl", "console", name, "-n", namespace)
-    inside = "shut it down from inside, or wait until then"
+    console, unnoticed = guest_screens.command(vmi), _why(vmi)
+    inside = f"{'shut it down from inside' if unnoticed else _BUSY}, or wait until then"
     vm = vmis.known_vm(vmi, cluster)
     if vm is None or not _is_late(vmi, cluster):
         return typed(inside, console)
@@ -138,7 +150,8 @@ def _remedy(vmi: Object, cluster: Cluster) -> str:
     asked = any(vm.at("status", "stateChangeRequests").items())
     if asked or vm.deleted or vms.run_strategy(vms.vm_spec(vm)) not in _KEEPING:
         return typed(inside, console, later)
-    forced = shell("virtctl", "stop", name, "-n", namespace, "--force", "--grace-period=0")
+    name, space = argument(vmi.name), vms.namespace_of(vmi)
+    forced = shell("virtctl", "stop", name, "-n", space, "--force", "--grace-period=0")
     now = (
         "as a decision, end it now as a power cut would, which loses what the guest has not "
         f"written to its disks ({forced})"

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.guests import restart_guard
+from virt_admit.forecasts.drain.guests import guest_screens, restart_guard
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.model.commands import kubectl, typed, virtctl
 from virt_admit.model.evidence.reported import ReportedProblem
@@ -33,6 +33,7 @@ from virt_admit.model.sanitize import without_login
 
 READS: Final[Reads] = union(
     clock.READS,
+    guest_screens.READS,
     restart_guard.READS,
     {
         NODE: ("status.addresses", *CONDITIONS),
@@ -79,7 +80,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     )
     network = next(_networks(vmi, node), "") if any(probe[each].is_map for each in _ASKED) else ""
     if not network:
-        look = virtctl("console", vmi.name, vms.namespace_of(vmi))
+        look = guest_screens.command(vmi)
         return Problem(reason, typed("see in its guest why what its probe asks for fails", look))
     return Problem(f"{reason}. Probably {network}", _remedy(vmi, cluster))
 

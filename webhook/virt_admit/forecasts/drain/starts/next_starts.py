@@ -22,6 +22,7 @@ from virt_admit.forecasts.placement import (
     volume_attachments,
 )
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import AbsentObject, Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, POD, PVC, VM
@@ -55,6 +56,7 @@ def _refused(vm: Object, cluster: Cluster) -> Problem | None:
     if vm_writes.refused_start(vm, cluster) is not None:
         return None
     refused = vm_writes.refused_pod(start_candidates.next_vmi(vm), cluster)
+    refused = refused or priority_classes.absent(vm, cluster)
     return refused or quotas.start_refusal(vm, (), cluster)
 
 

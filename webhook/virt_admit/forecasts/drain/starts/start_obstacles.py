@@ -25,6 +25,7 @@ from virt_admit.forecasts.drain.starts.storage import awaited_claims, provisione
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states, vm_states_times
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import missing_networks
+from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.model.commands import and_then, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -48,6 +49,7 @@ READS: Final[Reads] = union(
     hotplug_phases.READS,
     crashed_launchers.READS,
     failed_starts.READS,
+    priority_classes.READS,
     {POD: ("status.podIP",), VMI: ("spec.domain", "status")},
 )
 

@@ -14,7 +14,7 @@ from virt_admit.forecasts.drain.starts import scattered_disks
 from virt_admit.forecasts.drain.starts.devices import absent_resources, missing_devices
 from virt_admit.forecasts.drain.starts.storage import chosen_places, misplaced_disks, thin_pools
 from virt_admit.forecasts.placement import candidates, no_target
-from virt_admit.forecasts.placement.absent import owed_nodes, scale_ups
+from virt_admit.forecasts.placement.absent import larger_nodes, owed_nodes, scale_ups
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components import left_taints
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
@@ -215,7 +215,9 @@ def _volumes(
         )
         if (misplaced := next(filter(None, chosen), None)) is not None:
             return misplaced
-    return Problem(reason, typed(way(place, there.values()), command), ProblemCause.NO_TARGET)
+    small = bool(larger_nodes.remedy(target, there, cluster))
+    advice = typed(way(place, there.values(), small=small), command)
+    return Problem(reason, advice, ProblemCause.NO_TARGET)
 
 
 def _is_absent(place: VolumePlace, cluster: Cluster) -> bool:
@@ -237,15 +239,16 @@ def _place(namespace: str, claim: str, cluster: Cluster) -> VolumePlace | None:
     return found.place if found is not None else None
 
 
-def way(place: VolumePlace, there: Collection[str] = ()) -> str:
+def way(place: VolumePlace, there: Collection[str] = (), *, small: bool = False) -> str:
     """Return what brings back a VM whose disk can be used in one place alone.
 
-    ``there``: why the nodes there refuse it.
+    ``there``: why the nodes there refuse it. ``small``: they are too small for it even if empty.
     """
     short = bool(there) and all(
         cause.endswith(_MISSING) for why in there for cause in why.split("; ")
     )
-    room = "free that much there, or " if short else ""
+    freed = "make the VM smaller, or " if small else "free that much there, or "
+    room = freed if short else ""
     if place.is_node:
         back = room or (
             "remove these causes, or " if there else f"bring that node back ({place.label}), or "

@@ -243,12 +243,12 @@ def without_class(disk: Object, begin: str, said: str, cluster: Cluster) -> Prob
     if not known:
         described = kubectl("describe", DATA_VOLUME, disk.name, disk.namespace)
         return stuck(reason, "create a StorageClass, and mark it as the default", described)
-    usable = [name for name in known if _gives_modes(name, cluster)]
+    usable = [name for name in known if _gives_modes(name, cluster) and _provisions(name, cluster)]
     if not usable:  # a default would give no access modes either
         words = f"name storageClassName and accessModes in {_place(disk)}"
         return stuck(reason, words, kubectl("describe", DATA_VOLUME, disk.name, disk.namespace))
     key = storage.DEFAULT_FOR_VMS if is_disk else storage.DEFAULT_FOR_ALL
-    which = usable[0] if len(usable) == 1 else "one of them"
+    which = " or ".join(usable) if len(usable) <= _FEW else f"one of {names(usable)}"
     words = f"mark {which} as the default ({key}), or name storageClassName in {_place(disk)}"
     mark = {"metadata": {"annotations": {key: "true"}}}
     lone = len(usable) == 1
@@ -256,6 +256,17 @@ def without_class(disk: Object, begin: str, said: str, cluster: Cluster) -> Prob
         merge_patch(STORAGE_CLASS, usable[0], "", mark) if lone else kubectl("get", STORAGE_CLASS)
     )
     return stuck(reason, words, command)
+
+
+_FEW: Final = 2
+
+
+def _provisions(name: str, cluster: Cluster) -> bool:
+    """Return whether a driver makes volumes of a class: where none does, a claim stays Pending."""
+    return fields(cluster, STORAGE_CLASS, "", name)["provisioner"].text != _NO_PROVISIONER
+
+
+_NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
 def _gives_modes(name: str, cluster: Cluster) -> bool:

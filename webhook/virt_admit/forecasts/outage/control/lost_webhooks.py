@@ -17,17 +17,19 @@ from virt_admit.forecasts.drain.control.webhook_reach import ATTACHES, CONTROL, 
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.placement import quotas
 from virt_admit.forecasts.placement.components import cluster_controllers, service_pods
+from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.model.commands import about, typed
 from virt_admit.model.evidence.writes import missing_services
 from virt_admit.model.kubernetes import kinds, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import Pod
 
-READS: Final = control_path.READS
+READS: Final = union(control_path.READS, priority_classes.READS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ def never(vmi: Object, hooks: OnStart, loss: Loss) -> Problem | None:
     refused = (
         cluster_controllers.replaces_none(loss.cluster)
         or control_path.of_starts(loss.cluster)
+        or priority_classes.absent(vmi, loss.cluster)
         or quotas.start_refusal(vmi, loss.nodes, loss.cluster)
     )
     return refused._replace(cause="") if refused is not None else None

@@ -8,6 +8,7 @@ from typing import Final
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.storage import ceph_monitors, disks, longhorn_volumes
 from virt_admit.forecasts.outage.storage.disks import Disk, DiskLoss
+from virt_admit.forecasts.placement.absent import larger_nodes
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
@@ -56,7 +57,7 @@ def recovery(vmi: Object) -> str:
 
 def elsewhere(pod: Pod, loss: Loss) -> str:
     """Return what lets a node run a VM that no other node can run: one where its disk can be used,
-    if that binds it.
+    if that binds it, and that is large enough.
     """
     for name in pod.claims:
         try:
@@ -69,6 +70,10 @@ def elsewhere(pod: Pod, loss: Loss) -> str:
                 "" if place.is_node else f"add another node {place.words} ({place.label}), or "
             )
             return f"{another}move its disk to storage that other nodes reach"
+    there = loss.scheduler.state.nodes.items()
+    left = {name: node.allocatable for name, node in there if SCHEDULABLE in node.labels}
+    if (short := larger_nodes.shortage(pod.requests, left)) is not None:
+        return f"add another node with at least {short.needed}, or make the VM smaller"
     return "let other nodes run it"
 
 

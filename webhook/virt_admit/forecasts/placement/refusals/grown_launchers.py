@@ -22,7 +22,7 @@ from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAMESPACE, NODE, VMIM
-from virt_admit.model.kubernetes.nodes import HARVESTER, is_of_harvester
+from virt_admit.model.kubernetes.nodes import HARVESTER, has_harvester
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migrations
@@ -57,7 +57,7 @@ def of(
     if exceeded.quota is None or not ratio or not own or not base or not own < asked > base:
         return None
     namespace, lacks = exceeded.quota.namespace, exceeded.lacking.get(_LIMIT, 0)
-    harvester = any(map(is_of_harvester, cluster.known(NODE)))
+    harvester = has_harvester(cluster)
     by = " by setting additional-guest-memory-overhead-ratio of Harvester" if harvester else ""
     reason = (
         f"; {show(MEMORY, asked - own)} of these are what virt-launcher needs besides the VM with "

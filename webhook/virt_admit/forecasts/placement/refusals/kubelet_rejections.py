@@ -43,6 +43,14 @@ def is_rejection(reason: str) -> bool:
     return reason in _REASONS or reason.startswith(_OUT_OF)
 
 
+def is_over(found: Rejections) -> bool:
+    """Return whether a node that kube-scheduler takes now is not rejected again: a kubelet compares
+    labels as kube-scheduler does (lifecycle/predicate.go#GeneralPredicates), and nothing else for
+    this reason. It is not over where it comes again with each pod.
+    """
+    return found.reason == "NodeAffinity" and found.times == 1
+
+
 def way(found: Rejections) -> str:
     """Return what lets a kubelet take the pod, by the reason of its rejection."""
     there = names(sorted(found.nodes)) or "that node"

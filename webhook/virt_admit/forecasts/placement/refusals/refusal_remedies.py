@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement.absent import larger_nodes
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.forecasts.placement.components.linstor import lost_quorums
@@ -66,7 +67,9 @@ def common_causes(refusals: Mapping[str, str]) -> set[str]:
     return set.intersection(*(set(why.split("; ")) for why in refusals.values()))
 
 
-def lasting_remedy(refusals: Mapping[str, str], cluster: Cluster, *, starts: bool) -> str:
+def lasting_remedy(
+    target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster, *, starts: bool
+) -> str:
     """Return what helps where every node is refused for the same cause, which no new node repairs,
     or one for the pod alone that attaches volumes; else empty.
 
@@ -80,19 +83,27 @@ def lasting_remedy(refusals: Mapping[str, str], cluster: Cluster, *, starts: boo
         if found:
             effect = AGAIN if starts else live_updates.effect(cluster)
             named = next(iter(found.removeprefix(start).split()), "")
-            return f"{_room(refusals)}{words.format(named, effect=effect)}"
+            room = _room(target, refusals, cluster)
+            node = "that node" if room else "another node"
+            return f"{room}{words.format(named, effect=effect, node=node)}"
     return ""
 
 
-def _room(refusals: Mapping[str, str]) -> str:
-    """Return what has to be freed before another remedy helps; empty: one of the nodes has room."""
+def _room(target: SchedulingTarget, refusals: Mapping[str, str], cluster: Cluster) -> str:
+    """Return what has to be freed or added before another remedy helps; empty: one of the nodes
+    has room.
+    """
     lacking = [
         {cause.partition(": ")[0] for cause in why.split("; ") if cause.endswith(" missing")}
         for why in refusals.values()
     ]
     if not all(lacking):
         return ""
-    return f"free the missing {names(sorted(set().union(*lacking)))} on another node first, then "
+    if larger := larger_nodes.remedy(target, refusals, cluster):
+        return f"{larger}, then "
+    fit = larger_nodes.large_enough(target, refusals, cluster)
+    where = "another node" if len(fit) == len(refusals) else names(fit, 60)
+    return f"free the missing {names(sorted(set().union(*lacking)))} on {where} first, then "
 
 
 def _is_unattached(cause: str) -> bool:
@@ -107,9 +118,9 @@ AGAIN: Final = ", and restart the VM"
 _LASTING: Final = (
     ("volume of claim ", "move claim {} to storage that the other nodes reach"),
     ("node selector kubernetes.io/hostname=", "remove the node selector for {} from the VM"),
-    ("node selector ", "set the label {} on another node, or remove the node selector from the VM"),
-    ("network ", "set network {} up on another node, in Harvester by a VlanConfig that selects it"),
-    ("node affinity", "change its node affinity, or the labels of another node"),
+    ("node selector ", "set the label {} on {node}, or remove the node selector from the VM"),
+    ("network ", "set network {} up on {node}, in Harvester by a VlanConfig that selects it"),
+    ("node affinity", "change its node affinity, or the labels of {node}"),
     (
         "machine type ",
         "set a machine type that another node offers instead of {}, and restart the VM",

@@ -9,7 +9,7 @@ included. Source: kubernetes-sigs/cluster-api: core/reconcilers/machinedeploymen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
@@ -51,11 +51,9 @@ def last(cluster: Cluster) -> ReplacementTime | None:
     """Return how long the last replacements took, those of the slowest MachineDeployment; None: no
     Machines show it.
     """
-    every = [
-        times
-        for deployment in cluster.known(MACHINE_DEPLOYMENT)
-        if (times := _of_deployment(deployment, cluster))
-    ]
+    known = cluster.known(MACHINE_DEPLOYMENT)
+    every = [times for each in known if (times := _of_deployment(each, cluster))]
+    every = every or [(one,) for each in known if (one := _of_newest(each, cluster))]
     slowest = max(every, key=median, default=())
     if not slowest:
         return None
@@ -65,25 +63,80 @@ def last(cluster: Cluster) -> ReplacementTime | None:
     return ReplacementTime(middle, least, most)
 
 
-def _of_deployment(deployment: Object, cluster: Cluster) -> Sequence[float]:
-    """Return the seconds of the replacements of the newest MachineSet; empty: they do not tell."""
+def _newest_set(deployment: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the Machines of the newest MachineSet of a MachineDeployment."""
     sets = grouped(
         machine_rollouts.machines_of(deployment, cluster),
         lambda machine: machine.labels.get(_SET, ""),
     ).values()
-    newest = max(sets, key=lambda some: max(each.created for each in some), default=())
-    known = [
-        (created, ready)
-        for machine in newest
-        if (created := clock.instant(machine.created)) and (ready := _ready(machine, cluster))
-    ]
-    took = [(ready - created).total_seconds() for created, ready in sorted(known)]
+    return max(sets, key=lambda some: max(each.created for each in some), default=())
+
+
+def _of_deployment(deployment: Object, cluster: Cluster) -> Sequence[float]:
+    """Return the seconds of the replacements of the newest MachineSet; empty: they do not tell."""
+    newest = _newest_set(deployment, cluster)
+    known = _starts(newest, cluster)
+    took = _seconds(known)
     if len(took) < 2 or len(took) < len(newest) or not _is_plausible(took):
         return ()
     between = [(new - old).total_seconds() for (old, _), (new, _) in pairwise(sorted(known))]
     one_by_one = machine_pools.at_once(deployment, len(newest)) == 1
     follows = all(gap >= before for gap, before in zip(between, took, strict=False))
     return between if one_by_one and follows and _is_plausible(between) else took
+
+
+def start_seconds(cluster: Cluster) -> int | None:
+    """Return how long the slowest of the last new Machines took until its Node was Ready; None: no
+    Machines show it.
+    """
+    found = [
+        _seconds(_starts(_newest_set(each, cluster), cluster))
+        for each in cluster.known(MACHINE_DEPLOYMENT)
+        if _of_deployment(each, cluster)
+    ]
+    found += [
+        (one,) for each in cluster.known(MACHINE_DEPLOYMENT) if (one := _of_newest(each, cluster))
+    ]
+    return round(max(max(times) for times in found)) if found else None
+
+
+def _starts(machines: Iterable[Object], cluster: Cluster) -> list[tuple[datetime, datetime]]:
+    """Return when Machines were created and their Nodes became Ready, in that order."""
+    return sorted(
+        (created, ready)
+        for machine in machines
+        if (created := clock.instant(machine.created)) and (ready := _ready(machine, cluster))
+    )
+
+
+def _seconds(starts: Iterable[tuple[datetime, datetime]]) -> Sequence[float]:
+    return [(ready - created).total_seconds() for created, ready in starts]
+
+
+def _of_newest(deployment: Object, cluster: Cluster) -> float | None:
+    """Return the seconds of the start of the newest Machine with a Node, as one that a health check
+    or an autoscaler asked for; None: its Node may have become Ready again later.
+    """
+    machines = sorted(
+        machine_rollouts.machines_of(deployment, cluster),
+        key=lambda each: each.created,
+        reverse=True,
+    )
+    for machine in machines:
+        if (ready := _ready(machine, cluster)) is None:
+            continue
+        node = find(cluster, NODE, "", machine_nodes.node_name(machine, cluster) or None)
+        joined = clock.instant(node.created) if node is not None else None
+        created = clock.instant(machine.created)
+        if joined is None or created is None or not timedelta(0) <= ready - joined <= _JOINS:
+            return None
+        took = (ready - created).total_seconds()
+        return took if 0 < took <= _LONGEST.total_seconds() else None
+    return None
+
+
+_JOINS: Final = timedelta(minutes=10)
+"""A Node is Ready so soon after its kubelet has registered it, or it was Ready before."""
 
 
 def _is_plausible(times: Sequence[float]) -> bool:
@@ -106,5 +159,6 @@ def words(minutes: int, cluster: Cluster, *, replaced: bool) -> str:
     said = f"{minutes} minutes for the replacement of a node, until its successor is Ready"
     if found is not None and found.minutes == minutes:
         took = f"{found.least}" if found.least == found.most else f"{found.least} to {found.most}"
-        said = f"{minutes} minutes for the replacement of a node, as the last ones took {took}"
+        several = " ones" if found.least < found.most else ""
+        said = f"{minutes} minutes for the replacement of a node, as the last{several} took {took}"
     return said

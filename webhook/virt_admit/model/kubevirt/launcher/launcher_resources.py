@@ -125,6 +125,26 @@ def certain_requests(vmi: ExpandedVmi, cluster: Cluster) -> Resources:
     return found
 
 
+def least_memory(vmi: ExpandedVmi, cluster: Cluster) -> Resources:
+    """Return the memory that a launcher pod requests at least: that of its guest, without the
+    overhead of KubeVirt. Empty: it has huge pages, or does not say.
+
+    Raises:
+        Unseen: something that may change that request could not be read.
+    """
+    configuration.kubevirt_in_effect(cluster)
+    for what in vmi.unseen:
+        raise Unseen(what)
+    given = settings(cluster)
+    size = guest(vmi, given)
+    requests = dict(size.requests)
+    if not requests.get(MEMORY):
+        _request_memory(requests, size.limits, size, given)
+    if size.page_size or not requests.get(MEMORY):
+        return {}
+    return {MEMORY: math.ceil(requests[MEMORY])}
+
+
 _MOST_SIZES: Final = 256
 
 

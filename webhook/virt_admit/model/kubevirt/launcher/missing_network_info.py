@@ -72,6 +72,11 @@ def problem(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
     return Problem(reason, remedy, ProblemCause.MIGRATION_FAILS, command=command)
 
 
+def is_cause(found: Problem | None) -> bool:
+    """Return whether a problem is that of ``problem``."""
+    return found is not None and f"gives no target pod the annotation {_INFO}" in found.reason
+
+
 def _plugin(vmi: Object, failure: str, cluster: Cluster) -> tuple[str, str] | None:
     """Return the plugin that needs the annotation, and its interface that a failure names."""
     kubevirt = known_or_none(configuration.kubevirt, cluster)

@@ -22,13 +22,13 @@ from typing import Final, NamedTuple
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.evidence import demanding_quotas, forbidden_pods
 from virt_admit.model.evidence.writes import admission_policies
-from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     HCO,
     KUBEVIRT,
     LIMIT_RANGE,
     NAMESPACE,
+    PRIORITY_CLASS,
     RESOURCE_QUOTA,
     VM,
     VMI,
@@ -39,10 +39,6 @@ from virt_admit.model.kubevirt.launcher import limit_ranges
 from virt_admit.model.kubevirt.settings import configuration, feature_gates, versions
 from virt_admit.model.messages import names
 
-_PRIORITY_CLASS: Final = kinds.guess("scheduling.k8s.io/v1", "PriorityClass")._replace(
-    plural="priorityclasses", namespaced=False
-)
-"""In a live cluster discovery finds it."""
 _RESERVED: Final = ("system-", "kubevirt-cluster-critical")
 """Priority classes of the parts of the cluster itself."""
 
@@ -60,10 +56,14 @@ class _Refused(NamedTuple):
 
     @property
     def edit(self) -> str:
-        """The command that changes what KubeVirt makes the pod of."""
-        owners = (each["kind"].text for each in self.obj.metadata["ownerReferences"].items())
-        of_vm = self.obj.kind == VM.kind or VM.kind in owners
-        return kubectl("edit", VM if of_vm else VMI, self.obj.name, self.namespace)
+        return _edit(self.obj)
+
+
+def _edit(obj: Object) -> str:
+    """Return the command that changes what KubeVirt makes the pod of a VM or VMI of."""
+    owners = (each["kind"].text for each in obj.metadata["ownerReferences"].items())
+    of_vm = obj.kind == VM.kind or VM.kind in owners
+    return kubectl("edit", VM if of_vm else VMI, obj.name, vms.namespace_of(obj))
 
 
 def remedy(obj: Object, said: str, cluster: Cluster) -> str:
@@ -82,15 +82,19 @@ def remedy(obj: Object, said: str, cluster: Cluster) -> str:
 
 
 def _priority_class(refused: _Refused) -> str:
-    name = refused.found[1]
-    known = sorted(each.name for each in refused.cluster.known(_PRIORITY_CLASS))
+    return without_class(refused.obj, refused.found[1], refused.cluster)
+
+
+def without_class(obj: Object, name: str, cluster: Cluster) -> str:
+    """Return what helps a VM or VMI that names a PriorityClass which does not exist."""
+    known = sorted(each.name for each in cluster.known(PRIORITY_CLASS))
     others = [each for each in known if not each.startswith(_RESERVED)]
     instead = f" to one that exists ({names(others)})" if others else ""
     words = (
         f"create PriorityClass {name}, or correct priorityClassName of the VM{instead} and stop "
         "and start it"
     )
-    return typed(words, refused.edit)
+    return typed(words, _edit(obj))
 
 
 def _runtime_class(refused: _Refused) -> str:

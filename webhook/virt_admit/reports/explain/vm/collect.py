@@ -20,7 +20,7 @@ from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmE
 from virt_admit.forecasts.drain.vm_outcomes import Forecast
 from virt_admit.forecasts.outage.outages import Outage
 from virt_admit.forecasts.placement import candidates, start_candidates, start_doubts, virt_handlers
-from virt_admit.forecasts.placement.refusals import unserved_nodes
+from virt_admit.forecasts.placement.refusals import kubelet_rejections, unserved_nodes
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, POD, VM, VMI, Kind
@@ -174,6 +174,8 @@ def _open(
         return tuple(name for name in nodes if name != bad)
     rejected = rejected_pods.of_vm(found.vm, found.vmi, cluster) if found.vm is not None else None
     if nodes is None or rejected is None or (found.vmi is not None and vmis.running(found.vmi)):
+        return nodes
+    if kubelet_rejections.is_over(rejected):
         return nodes
     if not rejected.nodes and len(nodes) > 1:
         unseen.append(f"which node rejects the pods of {found.full_name}")

@@ -83,7 +83,7 @@ def problem(pod: Object, begin: str, cluster: Cluster) -> Problem | None:
             return _because(reason, brief, refused.words, refused.remedy)
     given = next(filter(None, (each.at("spec", "storageClassName").text for each in filled)), "")
     taken, origin = _class(given, cluster)
-    if taken in _RESERVED and any(map(nodes.is_of_harvester, cluster.known(NODE))):
+    if taken in _RESERVED and nodes.has_harvester(cluster):
         why = f"{origin}, which Harvester's webhook reserves for its own claims"
         usable = next((each for each in provisioned(cluster) if each not in _RESERVED), "")
         words = f"set scratchSpaceStorageClass of CDI to {usable or 'a class that is not reserved'}"

@@ -176,7 +176,10 @@ def _remedy(job: Object, by: _Repelling, cluster: Cluster) -> str:
     history = shell("helm", "history", argument(release), "-n", job.namespace) if release else ""
     again = "Helm gives up meanwhile, so repeat the upgrade then"
     again += f" if it says failed ({history})" if history else ""
-    soft = "or make that anti-affinity preferred in the values of its chart"
+    soft = (
+        "or first make that anti-affinity preferred in what runs now, as the hook comes before the "
+        "changes of its own upgrade"
+    )
     name = by.maker["name"].text
     own = find(cluster, DEPLOYMENT, job.namespace, name)
     replicas = own.at("spec", "replicas").integer if own is not None else None

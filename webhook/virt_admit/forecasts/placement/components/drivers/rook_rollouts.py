@@ -203,13 +203,16 @@ def _skipped(ceph: Object, cluster: Cluster) -> HeldStorageUpdate | None:
     ids = names(sorted(each.labels.get(refusing_storage.OSD_ID, each.name) for each in old), 80)
     former = names(sorted({each.labels[_ROOK] for each in old}), 60)
     which = names((f"{title} of {names(on, 80)}" for title, (_, on) in taints.items()), 240)
-    lag = f"OSD {ids} of CephCluster {ceph.full_name} stay at Rook {former}"
+    stay, are = ("stays", "is") if len(old) == 1 else ("stay", "are")
+    lag = f"OSD {ids} of CephCluster {ceph.full_name} {stay} at Rook {former}"
     reason = (
         f"{lag}, while its operator and monitors have {release}: Rook skips the OSDs of a node "
         f"with a taint that spec.placement does not tolerate, also PreferNoSchedule ({which})"
     )
     reason += _setter(taints, cluster)
-    brief = f"OSD {ids} stay at Rook {former} and are skipped, as no placement tolerates {which}"
+    brief = (
+        f"OSD {ids} {stay} at Rook {former} and {are} skipped, as no placement tolerates {which}"
+    )
     return HeldStorageUpdate(ceph, reason, brief, _tolerating(ceph, taints), holds=False)
 
 

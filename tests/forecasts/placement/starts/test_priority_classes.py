@@ -1,0 +1,80 @@
+"""Pods whose PriorityClass does not exist, which the API server refuses to make again."""
+
+import pytest
+
+from tests.builders import manifest
+from tests.forecasts.drain.vm_motion import cluster, launcher, vm, vmi
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.starts import next_starts
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.placement.starts import priority_classes
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import PRIORITY_CLASS
+
+GOLD = manifest("scheduling.k8s.io/v1", "PriorityClass", "gold", value=1000)
+ABSENT = "PriorityClass gold does not exist, so the API server refuses each new pod of it"
+
+
+def drained(*more, name="gold", strategy="LiveMigrate", unread=False):
+    subject = vmi(spec={"priorityClassName": name, "evictionStrategy": strategy})
+    known = cluster(subject, launcher(), *more)
+    if unread:
+        known.unreadable = frozenset([PRIORITY_CLASS.resource])
+    return drain_plan.plan(known, "a").nodes[0].forecasts[0]
+
+
+def test_a_migration_needs_a_pod_of_that_class():
+    found = drained()
+    assert (found.outcome, ABSENT in found.reason) == (VmOutcome.BLOCKS, True)
+    assert found.remedy.startswith("create PriorityClass gold, or correct priorityClassName of the")
+
+
+def test_a_guest_that_is_shut_down_starts_again_only_with_that_class():
+    found = drained(strategy="None")
+    assert (found.outcome, f"but only later: {ABSENT}" in found.reason) == (
+        VmOutcome.RESTARTS,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "name"), [([GOLD], "gold"), ([], "system-cluster-critical"), ([], "")]
+)
+def test_a_class_that_exists(more, name):
+    assert drained(*more, name=name).outcome is VmOutcome.MIGRATES
+
+
+def test_classes_that_cannot_be_read_decide_nothing():
+    assert drained(unread=True).outcome is VmOutcome.UNKNOWN
+    assert drained(unread=True, name="").outcome is VmOutcome.MIGRATES
+
+
+def test_a_vm_that_is_off():
+    machine = vm()
+    template = machine.data["spec"].setdefault("template", {}).setdefault("spec", {})
+    template["priorityClassName"] = "gold"
+    assert ABSENT in next_starts.problem(machine, Snapshot([machine], ["*"])).reason
+    assert ABSENT not in str(next_starts.problem(machine, Snapshot([machine, GOLD], ["*"])))
+
+
+def pod(name, kind, priority="gold", on="a"):
+    owners = [{"kind": kind, "name": name, "controller": True}]
+    spec = {"nodeName": on, "priorityClassName": priority}
+    metadata = {"ownerReferences": owners}
+    status = {"phase": "Running"}
+    return manifest("v1", "Pod", name, "shop", metadata=metadata, spec=spec, status=status)
+
+
+def test_other_pods_that_a_drain_evicts_for_good():
+    pods = [
+        pod("web", "ReplicaSet"),
+        pod("agent", "DaemonSet"),
+        pod("old", "ReplicaSet", "system-node-critical"),
+        pod("far", "ReplicaSet", on="b"),
+    ]
+    assert list(priority_classes.notes("a", Snapshot(pods, ["*"]))) == [
+        "shop/web would not be made again once evicted: PriorityClass gold does not exist. Create "
+        "it before the drain."
+    ]
+    assert list(priority_classes.notes("a", Snapshot([*pods, GOLD], ["*"]))) == []
+    assert list(priority_classes.notes("a", Snapshot(pods, ["pods"]))) == []

@@ -1,0 +1,53 @@
+"""What Cluster API reports of a Machine that is being made is not told for a usual time."""
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.model.evidence import reported
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+NOW = "2026-11-26T12:00:00Z"
+CAPI = "cluster.x-k8s.io/v1beta2"
+LABELS = {
+    f"cluster.x-k8s.io/{key}-name": name
+    for key, name in {"cluster": "c", "deployment": "md", "set": "md-1"}.items()
+}
+WAITS = "InfrastructureReady: Metal3Machine status.initialization.provisioned is false"
+SHORT = "{} available replicas, at least 6 required (spec.replicas is 6)"
+
+
+def reporting(kind, name, message, since="2026-11-26T11:45:00Z", **fields):
+    condition = {"type": "Available", "status": "False", "message": message}
+    condition["lastTransitionTime"] = since
+    metadata = {"labels": LABELS} | fields
+    status = {"conditions": [condition]}
+    return manifest(CAPI, kind, name, "infra", metadata=metadata, status=status)
+
+
+def told(*, created="2026-11-26T11:45:02Z", waits=WAITS, number=5, since="2026-11-26T11:45:00Z"):
+    short = SHORT.format(number)
+    objects = [
+        reporting("Machine", "md-1-x", waits, created, creationTimestamp=created),
+        reporting("MachineSet", "md-1", f"* Machine md-1-x: * {waits}", since),
+        reporting("MachineDeployment", "md", short, since),
+        reporting("Cluster", "c", f"* MachineDeployment md: {short}", since),
+    ]
+    return reported.of_cluster(Snapshot(objects, ["*"], time=NOW), ())
+
+
+def test_a_machine_that_starts_and_its_owners_report_nothing():
+    assert told() == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"created": "2026-11-26T11:15:02Z", "since": "2026-11-26T11:15:00Z"},
+        {"waits": "InfrastructureReady: NoAvailableHost: provisioning failed"},
+        {"number": 4},
+        {"since": "2026-11-26T11:30:00Z"},
+    ],
+    ids=["it starts for long", "it fails", "one more is missing", "it was so before"],
+)
+def test_what_does_not_follow_from_the_start_of_a_machine_is_told(changes):
+    assert told(**changes)

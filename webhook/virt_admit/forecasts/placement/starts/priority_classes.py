@@ -1,0 +1,78 @@
+"""Pods whose PriorityClass does not exist: the API server refuses each new one.
+
+Those that run keep their priority, so nothing shows it before they have to be made again. Source:
+kubernetes/kubernetes:plugin/pkg/admission/priority/admission.go#admitPod. The API server makes the
+classes with the prefix ``system-`` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.kinds import POD, PRIORITY_CLASS, VM, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import NAME, Reads
+from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.launcher import pod_refusals
+from virt_admit.model.lookups import is_absent
+from virt_admit.model.messages import ended, names
+from virt_admit.model.problems import Problem, ProblemCause
+
+READS: Final[Reads] = {
+    POD: ("metadata.ownerReferences", "spec.nodeName", "spec.priorityClassName", "status.phase"),
+    PRIORITY_CLASS: NAME,
+    VM: ("spec.template.spec.priorityClassName",),
+    VMI: ("spec.priorityClassName",),
+}
+_BUILT_IN: Final = "system-"
+
+
+def problem(obj: Object, cluster: Cluster) -> Problem | None:
+    """Return that the API server refuses each new pod of a VM or VMI; None: its class exists, or
+    it names none.
+
+    Raises:
+        Unseen: the class cannot be read.
+    """
+    name = vms.vmi_spec(obj)["priorityClassName"].text or ""
+    if not name or name.startswith(_BUILT_IN):
+        return None
+    if cluster.get(PRIORITY_CLASS, "", name) is not None:
+        return None
+    reason = f"PriorityClass {name} does not exist, so the API server refuses each new pod of it"
+    return Problem(reason, pod_refusals.without_class(obj, name, cluster), ProblemCause.NOT_CREATED)
+
+
+def absent(obj: Object, cluster: Cluster) -> Problem | None:
+    """Return the same where the class certainly does not exist."""
+    name = vms.vmi_spec(obj)["priorityClassName"].text or ""
+    return problem(obj, cluster) if is_absent(cluster, PRIORITY_CLASS, "", name) else None
+
+
+def notes(node: str, cluster: Cluster) -> Iterator[str]:
+    """Yield the pods of a node, besides those of VMs, that a drain evicts for good."""
+    for name, pods in sorted((entry(cluster, _unmade, node) or {}).items()):
+        yield ended(
+            f"{names(pods)} would not be made again once evicted: PriorityClass {name} does not "
+            "exist. Create it before the drain"
+        )
+
+
+def _unmade(cluster: Cluster) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Return the pods of controllers that no drain leaves alone, by node and by absent class."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for pod in cluster.known(POD):
+        name, owner = pod.at("spec", "priorityClassName").text or "", pod.controller
+        if not name or name.startswith(_BUILT_IN) or owner is None or pod.ended:
+            continue
+        if owner["kind"].text in _LEFT or not is_absent(cluster, PRIORITY_CLASS, "", name):
+            continue
+        own = found.setdefault(pod.at("spec", "nodeName").text or "", {})
+        own.setdefault(name, []).append(pod.full_name)
+    return {node: {name: sorted(own) for name, own in by.items()} for node, by in found.items()}
+
+
+_LEFT: Final = ("DaemonSet", "Job", "Node", VMI.kind)
+"""Controllers of pods that a drain leaves alone or that end, and of those of VMs."""
