@@ -96,11 +96,7 @@ def cause(volume: str, node: str, cluster: Cluster) -> HeldVolume | None:
     if own is None:
         return None
     engine = _engine(own, node, cluster)
-    if (
-        engine is not None
-        and _state(engine) == _RUNNING
-        and engine.at("spec", "nodeID").text == node
-    ):
+    if engine is not None and _runs_on(engine, node):
         return None
     held = (
         dangling_migrations.of(own, cluster)
@@ -152,6 +148,10 @@ def cause(volume: str, node: str, cluster: Cluster) -> HeldVolume | None:
     of_node = reason.of_node and instance is engine and on == node
     what = f"Longhorn attaches no volume on {on}" if of_node else what
     return reason._replace(words=f"{what}: {reason.words}", of_node=of_node)
+
+
+def _runs_on(engine: Object, node: str) -> bool:
+    return _state(engine) == _RUNNING and engine.at("spec", "nodeID").text == node
 
 
 def _of_all(replicas: Sequence[Object], volume: Object) -> HeldVolume:

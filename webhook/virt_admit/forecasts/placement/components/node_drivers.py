@@ -20,7 +20,7 @@ from virt_admit.forecasts.placement.components import broken_pods, driver_daemon
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.placement.components.drivers import driver_faults, node_agents
 from virt_admit.forecasts.placement.components.kubelets import root_directories
-from virt_admit.forecasts.placement.components.kubelets.root_directories import OtherRoot
+from virt_admit.forecasts.placement.components.kubelets.root_directories import UnlikeRoot
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import kernel_modules
 from virt_admit.model.kubernetes import clock, events, node_health
@@ -217,7 +217,7 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
     return f" (DaemonSet {daemon} has no pod there)" if daemon else ""
 
 
-def _other_root(pod: Object | None, cluster: Cluster) -> OtherRoot | None:
+def _other_root(pod: Object | None, cluster: Cluster) -> UnlikeRoot | None:
     """Return that the kubelet does not look where a driver's pod registers it; None: it does, or
     that is not known."""
     return root_directories.of_pod(pod, cluster) if pod is not None else None

@@ -34,7 +34,7 @@ READS: Final[Reads] = {
 }
 
 
-class OtherRoot(NamedTuple):
+class UnlikeRoot(NamedTuple):
     """A kubelet whose root directory is not the one that a driver uses."""
 
     node: str
@@ -66,7 +66,7 @@ class OtherRoot(NamedTuple):
         return f"give the kubelet of {self.node} the root directory {self.expected}"
 
 
-def of_pod(pod: Object, cluster: Cluster) -> OtherRoot | None:
+def of_pod(pod: Object, cluster: Cluster) -> UnlikeRoot | None:
     """Return that the kubelet on the node of a driver's pod does not find its socket; None: it
     does, or that is not known.
     """
@@ -80,7 +80,7 @@ def of_pod(pod: Object, cluster: Cluster) -> OtherRoot | None:
     if not own or len(roots) != 1 or own in roots:
         return None
     (expected,) = roots
-    return OtherRoot(name, own, expected, key)
+    return UnlikeRoot(name, own, expected, key)
 
 
 def _root(said: str) -> str:
