@@ -73,7 +73,10 @@ def every_node(*ask: str) -> Incident:
             r"kubectl annotate node h1 h2 h3 harvesterhci.io/drain-requested-",
         )
     elif ask[0] == "explain":
-        facts += (r"kubectl annotate node h1 harvesterhci.io/drain-requested-",)
+        facts += (
+            r"kubectl annotate node h1 harvesterhci.io/drain-requested-",
+            r"(?s)as it has not recorded the end of the drain(?!.*its drain does not end)",
+        )
     else:
         facts += (r"Node/h1: warn: .*cordoned by an unfinished maintenance request of Harvester",)
     return Incident(

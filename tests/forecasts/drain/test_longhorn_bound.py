@@ -40,14 +40,18 @@ def test_a_replica_that_can_never_move_stops_with_its_user():
     assert wait(world.longhorn(*running, bound(on="a")))
 
 
-def test_the_replica_of_a_node_that_goes_for_good():
-    machine = manifest(
+def leaving():
+    """Return a Machine that is being deleted."""
+    return manifest(
         *("cluster.x-k8s.io/v1beta1", "Machine", "m", "fleet"),
         metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x"]},
         status={"nodeRef": {"kind": "Node", "name": "a"}},
     )
+
+
+def test_the_replica_of_a_node_that_goes_for_good():
     evicting = policy("block-for-eviction")
-    found = blocker([*world.longhorn(replica("v1", "a"), bound(), evicting), machine])
+    found = blocker([*world.longhorn(replica("v1", "a"), bound(), evicting), leaving()])
 
     assert "Machine of a is being deleted, and their data goes with the node" in found["remedy"]
     assert "allow-if-replica-is-stopped" not in found["remedy"]
@@ -76,3 +80,31 @@ def test_longhorn_waits_for_its_own_work_on_the_node(types, said):
     items = world.longhorn(*copies, used(3, on="a"), own, manual)
 
     assert wait(items)["reason"].endswith(f"have left node a{said}")
+
+
+BY_DEFAULT = "block-if-contains-last-replica"
+
+
+def test_last_replicas_that_are_stopped_are_held_by_the_policy_alone():
+    stopped = [replica(name, "a", state="stopped") for name in ("v1", "v2")]
+    volumes = [volume(name, 1, "") for name in ("v1", "v2")]
+    found = blocker(world.longhorn(*stopped, *volumes, policy(BY_DEFAULT)))
+
+    assert (
+        "Longhorn volumes v1, v2 is on node a, which node-drain-policy block-if-"
+        in (found["reason"])
+    )
+    assert '{"value":"allow-if-replica-is-stopped"}' in found["remedy"]
+    assert (
+        "set numberOfReplicas: 2 in the Longhorn volume, which Longhorn builds only while"
+        in (found["remedy"])
+    )
+
+
+def test_replicas_that_run_or_go_with_their_node_are_not_left_behind():
+    running = [replica("v1", "a"), replica("v2", "a", state="stopped"), policy(BY_DEFAULT)]
+    volumes = [volume("v1", 1, "a"), volume("v2", 1, "")]
+    assert "allow-if" not in blocker(world.longhorn(*running, *volumes))["remedy"]
+
+    alone = world.longhorn(replica("v2", "a", state="stopped"), volumes[1], policy(BY_DEFAULT))
+    assert "allow-if" not in blocker([*alone, leaving()])["remedy"]

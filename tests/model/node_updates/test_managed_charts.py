@@ -354,3 +354,44 @@ def test_the_pods_of_a_deployment_that_is_not_ready_say_why() -> None:
     assert command_of(remedy) == "kubectl describe deployment a -n b"
     reason, remedy = order(found, *objects[:1])
     assert reason.endswith("Deployment b/a is in-progress (Available: 0/1)")
+
+
+def missing(*, exists: bool = False, state: str = "Modified") -> Object:
+    found = chart("")
+    entry = found.data["status"]["summary"]["nonReadyResources"][0]
+    entry["bundleState"] = state
+    entry["modifiedStatus"][0] |= {"missing": True, "exist": exists}
+    return found
+
+
+def test_an_object_that_was_never_made_is_made_by_another_sync() -> None:
+    late = definition()
+    late.data["metadata"]["creationTimestamp"] = "2027-03-01T10:59:20Z"
+    reason, remedy = order(missing(), late, BUNDLE)
+    assert (
+        "Thing b/a is missing (its CustomResourceDefinition things.example.com was made" in reason
+    )
+    assert "made only 40 s before that), and Fleet does not apply a release again" in reason
+    assert "remove what deletes it" in remedy
+    assert '{"spec":{"forceSyncGeneration":5}}' in command_of(remedy)
+
+
+def test_an_old_definition_did_not_come_too_late() -> None:
+    old = definition()
+    old.data["metadata"]["creationTimestamp"] = "2026-03-01T10:59:20Z"
+    assert "was made only" not in order(missing(), old, BUNDLE)[0]
+
+
+@pytest.mark.parametrize(
+    ("found", "spec", "remedy"),
+    [
+        (missing(), {"correctDrift": {"enabled": True}}, "Remove what deletes it or refuses it"),
+        (missing(exists=True), {}, "Let Fleet own it"),
+        (missing(state="NotReady"), {}, "Have Fleet make it"),
+    ],
+    ids=["Fleet corrects drift", "another owner", "not applied"],
+)
+def test_an_object_that_no_sync_makes(found: Object, spec: dict[str, Any], remedy: str) -> None:
+    said = order(found, Object(BUNDLE.data | {"spec": spec}))
+    assert said[1].startswith(remedy)
+    assert "forceSyncGeneration" not in said[1]

@@ -374,3 +374,41 @@ def test_nodes_of_no_plan_and_of_one_that_is_complete():
 def test_what_sets_how_many_nodes_are_updated_at_once(objects, limit):
     (pool,) = rollouts.pools(Driver.PLAIN, cluster(*objects, B, C), None, ["a", "b", "c"], ())
     assert (pool.capacity, pool.limit) == limit
+
+
+def completed(*, of=HASH, on="b", kind="Complete"):
+    labels = {f"{GROUP}/plan": "agents", f"{GROUP}/node": on, f"plan.{GROUP}/agents": of}
+    conditions = [{"type": kind, "status": "True"}]
+    status = {"completionTime": "2026-01-01T11:50:00Z", "conditions": conditions}
+    return manifest("batch/v1", "Job", "apply", "sys", metadata={"labels": labels}, status=status)
+
+
+NEW = "v1.32.5+k3s1"
+
+
+@pytest.mark.parametrize(
+    ("node_b", "job", "phase"),
+    [
+        (node("b", cordoned=True, version=NEW), completed(), "returning"),
+        (node("b", version=NEW), completed(), "done"),
+        (node("b", cordoned=True), completed(), "next"),
+        (node("b", cordoned=True, version=NEW), completed(of="beef"), "next"),
+        (node("b", cordoned=True, version=NEW), completed(on="c"), "next"),
+        (node("b", cordoned=True, version=NEW), completed(kind="Suspended"), "next"),
+    ],
+    ids=[
+        "cordoned",
+        "not cordoned",
+        "the kubelet is old",
+        "Job of a former version",
+        "Job of another node",
+        "Job not completed",
+    ],
+)
+def test_a_node_is_updated_before_its_controller_records_it(node_b, job, phase):
+    found = cluster(plan(), A, node_b, C, job)
+    (pool,) = plan_progress.progress(found)
+    assert str(pool.nodes["b"].phase) == phase
+    assert ("its Job has completed" in pool.nodes["b"].waits_for) is (phase == "returning")
+    remedy = plan_progress.unrecorded_remedy("b", found)
+    assert (command_of(remedy) == "kubectl uncordon b") is (phase == "returning")

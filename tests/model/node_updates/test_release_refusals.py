@@ -191,6 +191,27 @@ def test_nodes_on_old_virtual_hardware(said: str, command: str) -> None:
     assert ("hardware version 15 or later" in found.by[0].remedy) is ("vmx" in said)
 
 
+CGROUP = "Please update the `CgroupMode` in the `nodes.config.openshift.io` object to 'v2'. Once"
+PATCH = 'kubectl patch nodes.config.openshift.io cluster --type=merge -p \'{"spec":{"cgroupMode":'
+
+
+@pytest.mark.parametrize(
+    ("said", "present", "remedy"),
+    [
+        (CGROUP, "v1", f"(now v1), for which each node is drained and rebooted: {PATCH}"),
+        (CGROUP, None, f"to v2, for which each node is drained and rebooted: {PATCH}"),
+        (CGROUP, "v2", "kubectl describe clusteroperator machine-config"),
+        ("Please update the object to 'v2'", "v1", "kubectl describe clusteroperator machine"),
+    ],
+)
+def test_a_field_that_the_operator_asks_for(said: str, present: str | None, remedy: str) -> None:
+    own = manifest("config.openshift.io/v1", "Node", "cluster", spec={"cgroupMode": present})
+    held = operator("machine-config", "4.18.22", Upgradeable=said)
+    found = refused(saying("x"), held, *((own.data,) if present else ()))
+    assert found is not None
+    assert remedy in found.by[0].remedy
+
+
 @pytest.mark.parametrize(("updating", "says"), [("True", True), ("False", False)])
 def test_pools_that_are_updated_refuse_nothing_of_their_own(updating, says):
     words = "One or more machine config pools are updating, please see `oc get mcp`"

@@ -78,6 +78,12 @@ def emptied_node(machine: Object, cluster: Cluster) -> str:
     )
 
 
+def is_leaving(node: str, cluster: Cluster) -> bool:
+    """Return whether the Machine of a node is being deleted, with which its disks go."""
+    machines = (each for kind in (CAPI_MACHINE, MACHINE) for each in cluster.known(kind))
+    return any(each.deleted and emptied_node(each, cluster) == node for each in machines)
+
+
 def successor(machine: Object, cluster: Cluster) -> Object | None:
     """Return the Machine that has the Node which a Machine of the same Cluster names as well; None:
     that is not so.

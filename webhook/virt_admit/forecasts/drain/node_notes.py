@@ -232,7 +232,8 @@ def _left_in_maintenance(node: Object, cluster: Cluster) -> Iterator[str]:
         shown = f" ({again})" if again else ""
         marked = "" if maintenance_updates.REQUESTED in again else f" ({asked})"
         why = (
-            f"Harvester cordons this node again and again{shown}, as its drain does not end{marked}"
+            f"Harvester cordons this node again and again{shown}, as it has not recorded the end "
+            f"of the drain that was asked for{marked}"
         )
         yield f"{why}. {capital(typed(*words))}"
 

@@ -33,7 +33,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
-from virt_admit.model.node_updates import harvester_upgrades, kured, machine_rollouts
+from virt_admit.model.node_updates import harvester_upgrades, kured, machine_rollouts, plan_progress
 from virt_admit.model.node_updates.node_phases import (
     EMPTIED,
     IN_FLIGHT,
@@ -225,8 +225,10 @@ def late(begun: Sequence[PoolUpdate], minutes: int, cluster: Cluster) -> Iterato
             update.since, timedelta(minutes=2 * minutes), cluster
         ):
             age = vm_states_times.age(update.since, cluster)
-            reason = f"it has been {update.phase} for {age}, and {minutes} min were expected"
-            yield Obstacle(reason, look, problem, node=name)
+            waits = f", waits for {update.waits_for}" if update.waits_for else ""
+            reason = f"it has been {update.phase} for {age}{waits}, and {minutes} min were expected"
+            remedy = plan_progress.unrecorded_remedy(name, cluster) or look
+            yield Obstacle(reason, remedy, problem, node=name)
 
 
 def stalled(

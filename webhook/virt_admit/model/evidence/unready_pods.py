@@ -44,7 +44,7 @@ def words(deployment: Object, cluster: Cluster) -> str:
     """Return how many pods of a Deployment are ready, and why the first other one is not; empty:
     no such pod is known.
     """
-    pods = _by_deployment(cluster).get((deployment.namespace, deployment.name), ())
+    pods = of(deployment, cluster)
     if not pods:
         return ""
     told = ((pod, why(pod, cluster)) for pod in pods)
@@ -56,10 +56,14 @@ def words(deployment: Object, cluster: Cluster) -> str:
     return f"{counted}pod {pod.name}{old} {reason or 'is not'}"
 
 
+def of(deployment: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the pods of a Deployment that are not ready, in the order of their names."""
+    return _by_deployment(cluster).get((deployment.namespace, deployment.name), ())
+
+
 def pinned(deployment: Object, cluster: Cluster) -> tuple[Object, LostPin] | None:
     """Return the first pod of a Deployment that demands what no node has, with that."""
-    pods = _by_deployment(cluster).get((deployment.namespace, deployment.name), ())
-    found = ((pod, lost_pins.of_pod(pod, cluster)) for pod in pods)
+    found = ((pod, lost_pins.of_pod(pod, cluster)) for pod in of(deployment, cluster))
     return next(((pod, pin) for pod, pin in found if pin is not None), None)
 
 

@@ -38,6 +38,7 @@ from virt_admit.model.node_updates.operators import (
     node_removals,
 )
 from virt_admit.model.node_updates.operators.cordons import Cordon
+from virt_admit.model.node_updates.rancher import plan_pods
 from virt_admit.model.remediation import fence_taints, maintenance
 from virt_admit.model.scheduler import controller_taints
 
@@ -213,7 +214,7 @@ def _plan(node: Object, cluster: Cluster) -> Cordon | None:
     if pod is None:
         return _failed_plan(node, cluster)
     plan = f"Plan {pod.labels[plan_progress.OF_PLAN]} of the system upgrade controller"
-    held = plan_progress.stuck(pod, cluster)
+    held = plan_pods.stuck(pod, cluster)
     if _is_of_deleted_plan(pod, cluster):
         return _deleted_plan(f"the deleted {plan}", pod, node, cluster)
     if held:
@@ -224,7 +225,7 @@ def _plan(node: Object, cluster: Cluster) -> Cordon | None:
         )
         return Cordon(plan, f"Its pod {pod.full_name} {held}; {ends}", None, remedy, failed=True)
     ends = "the controller uncordons the node when its Job has ended."
-    return Cordon(plan, f"Its pod {pod.full_name} {plan_progress.does(pod, cluster)}; {ends}")
+    return Cordon(plan, f"Its pod {pod.full_name} {plan_pods.does(pod, cluster)}; {ends}")
 
 
 def _deleted_plan(by: str, pod: Object, node: Object, cluster: Cluster) -> Cordon | None:
@@ -234,10 +235,10 @@ def _deleted_plan(by: str, pod: Object, node: Object, cluster: Cluster) -> Cordo
     Source: rancher/system-upgrade-controller:pkg/upgrade/handle_batch.go#handleJobs. The Job has no
     owner reference, so it may outlive the Plan.
     """
-    if not plan_progress.has_cordoned(pod):
+    if not plan_pods.has_cordoned(pod):
         return None
-    held, job = plan_progress.stuck(pod, cluster), pod.owned_by(JOB.kind)
-    does = held or plan_progress.does(pod, cluster)
+    held, job = plan_pods.stuck(pod, cluster), pod.owned_by(JOB.kind)
+    does = held or plan_pods.does(pod, cluster)
     waits = (
         "Without that Plan, the controller does not uncordon the node. Its pod "
         f"{pod.full_name} {does}."

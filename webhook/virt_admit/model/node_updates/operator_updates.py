@@ -27,7 +27,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
-from virt_admit.model.kubevirt.settings import refused_upgrades
+from virt_admit.model.kubevirt.settings import refused_upgrades, stored_shapes
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, cut_middle
 from virt_admit.model.node_updates.operators import (
@@ -40,6 +40,7 @@ READS: Final[Reads] = union(
     awaited_approvals.READS,
     bundle_unpacking.READS,
     refused_upgrades.READS,
+    stored_shapes.READS,
     unready_pods.READS,
     lost_pins.SUBSCRIBED_READS,
     {
@@ -365,7 +366,8 @@ def _unplaced(words: str, csv: Object, cluster: Cluster) -> tuple[str, str]:
     deployment = find(cluster, DEPLOYMENT, csv.namespace, name)
     found = unready_pods.pinned(deployment, cluster) if deployment is not None else None
     if found is None:
-        return "", ""
+        shape = deployment and stored_shapes.of_deployment(deployment, cluster)
+        return (shape.words, f"{shape.remedy}; OLM goes on then") if shape else ("", "")
     pod, pin = found
     by = lost_pins.subscribed(pod, pin, cluster)
     cause = f"pod {pod.name} {pin.words}{f': {by.words}' if by is not None else ''}"

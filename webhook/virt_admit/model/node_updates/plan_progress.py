@@ -15,40 +15,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, merge_patch, shell, typed
+from virt_admit.model.commands import about, argument, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
+from virt_admit.model.kubernetes.kinds import JOB, NODE, PLAN, POD
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
-from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
+from virt_admit.model.node_updates.rancher import plan_pods
 from virt_admit.model.node_updates.update_orders import StandingOrder, title
 
 OF_PLAN: Final = "upgrade.cattle.io/plan"
 ON_NODE: Final = "upgrade.cattle.io/node"
 """Labels of the pods of a Plan: its name, and that of the node."""
+_HASH_OF: Final = "plan.upgrade.cattle.io/"
+"""The label of nodes and Jobs with the hash of the version that a Plan gave them."""
 
 READS: Final[Reads] = union(
     clock.READS,
+    plan_pods.READS,
     {
         PLAN: (),
+        JOB: ("metadata.labels", "status.completionTime", *WHOLE_CONDITIONS),
         NODE: ("metadata.labels", "spec.unschedulable", "status.nodeInfo.kubeletVersion"),
-        POD: (
-            "metadata.labels",
-            "metadata.creationTimestamp",
-            "metadata.ownerReferences",
-            "status.phase",
-            *WHOLE_CONDITIONS,
-            "status.initContainerStatuses",
-            "status.containerStatuses",
-        ),
+        POD: ("metadata.labels", "metadata.ownerReferences", "status.phase"),
     },
 )
 
@@ -263,10 +259,7 @@ def _host(node: Object) -> str:
 
 def _is_done(plan: Object, node: Object) -> bool:
     latest = plan.at("status", "latestHash").text
-    return bool(latest) and node.labels.get(f"plan.upgrade.cattle.io/{plan.name}") in (
-        latest,
-        "disabled",
-    )
+    return bool(latest) and node.labels.get(f"{_HASH_OF}{plan.name}") in (latest, "disabled")
 
 
 def _selected(plan: Object, cluster: Cluster) -> list[Object]:
@@ -331,6 +324,7 @@ def progress(cluster: Cluster) -> Iterator[PoolUpdate]:
 
 _RANK: Final = (
     Phase.UPDATING,
+    Phase.RETURNING,
     Phase.DRAINING,
     Phase.FAILING,
     Phase.NEXT,
@@ -357,96 +351,58 @@ def _of_node(plan: Object, node: Object, cluster: Cluster) -> NodeUpdate:
     own = next((pod for pod in pods if pod.labels.get(ON_NODE) in (node.name, _host(node))), None)
     if own is None:
         turn = any(_host(node) == each.text for each in plan.at("status", "applying").items())
+        completed = _completed(plan, node, cluster) if turn else None
+        if completed is not None:
+            return _unrecorded(plan, node, completed)
         return NodeUpdate(PLAN.kind, plan.name, Phase.NEXT if turn else Phase.WAITING)
-    step, since = _step(own)
+    step, since = plan_pods.step(own)
     if step == "prepare" or not (step or node.at("spec", "unschedulable").boolean):
         return NodeUpdate(PLAN.kind, plan.name, Phase.NEXT)
     phase = Phase.UPDATING if step == "upgrade" else Phase.DRAINING
     return NodeUpdate(PLAN.kind, plan.name, phase, clock.instant(since), exact=bool(since))
 
 
-# --- what a pod of a Plan does --------------------------------------------------------------------
-
-_DOES: Final = {
-    "prepare": "preparing",
-    "cordon": "cordoning the node",
-    "drain": "draining the node",
-}
-
-
-def _step(pod: Object) -> tuple[str, str | None]:
-    """Return the name of the container of a pod that runs, and since when; empty: none does."""
-    for part, name in (("initContainerStatuses", None), ("containerStatuses", "upgrade")):
-        for status in pod.at("status", part).items():
-            running = status.at("state", "running")
-            if running.present:
-                return name or status["name"].text or "", running["startedAt"].text
-    return "", None
-
-
-def does(pod: Object, cluster: Cluster) -> str:
-    """Return what a pod of a Plan does now, as in ``has been draining the node for 3 min``."""
-    step, since = _step(pod)
-    doing = "updating the node" if step == "upgrade" else _DOES.get(step)
-    if doing is None:
-        return f"is {pod.at('status', 'phase').text or 'Pending'}"
-    lasts = clock.lasting(since, cluster)
-    return f"has been {doing}{lasts}" if lasts else f"is {doing}"
-
-
-# --- a pod of a Plan that does not go on ----------------------------------------------------------
-
-_STARTS: Final = frozenset(("ContainerCreating", "PodInitializing"))
-"""Reasons of containers that wait as usual
-(kubernetes/kubernetes:pkg/kubelet/kubelet_pods.go#convertToAPIContainerStatuses).
-"""
-_LASTING: Final = timedelta(minutes=10)
-"""A pull that fails once is tried again within five minutes, the kubelet's longest back-off."""
-_SLOW: Final = timedelta(hours=1)
-"""A large image may be pulled for many minutes, which has no other reason."""
-
-
-def stuck(pod: Object, cluster: Cluster) -> str:
-    """Return in what a pod of a Plan is stuck and for how long, as in
-    ``has been in ImagePullBackOff for 27 h``; empty: it goes on, or that cannot be determined.
+def _completed(plan: Object, node: Object, cluster: Cluster) -> Object | None:
+    """Return the Job of the present version that has completed on a node; None: none is known, or
+    the kubelet does not have that version yet.
     """
-    reason, said, since = _held(pod)
-    lasts = clock.since(since, cluster)
-    if not reason or lasts is None or lasts < (_SLOW if reason in _STARTS else _LASTING):
-        return ""
-    why = f" ({cut_middle(' '.join(said.split()).rstrip('.'), _MOST)})" if said else ""
-    state = reason if reason == "Unschedulable" else f"in {reason}"
-    return f"has been {state} for {clock.duration(lasts)}{why}"
+    if _version(plan, node):
+        return None
+    for job in cluster.known(JOB, plan.namespace):
+        own = job.labels.get(OF_PLAN) == plan.name
+        here = job.labels.get(ON_NODE) in (node.name, _host(node))
+        marked = job.labels.get(f"{_HASH_OF}{plan.name}") == plan.at("status", "latestHash").text
+        if own and here and marked and job.is_true("Complete"):
+            return job
+    return None
 
 
-def _held(pod: Object) -> tuple[str, str, str | None]:
-    """Return why no container of a pod runs, with the message and since when; empty: one runs,
-    or nothing is said.
+def _unrecorded(plan: Object, node: Object, job: Object) -> NodeUpdate:
+    """Return that a node is updated, which its controller has not written down (handle_batch.go
+    #handleJobs: it labels the node and uncordons it).
     """
-    placed, since = pod.condition("PodScheduled"), pod.created
-    if placed["status"].text == "False":
-        return (
-            placed["reason"].text or "",
-            placed["message"].text or "",
-            placed["lastTransitionTime"].text or since,
-        )
-    if _step(pod)[0]:
-        return "", "", None
-    for status in container_statuses(pod):
-        waiting = status.at("state", "waiting")
-        if reason := waiting["reason"].text:
-            return reason, waiting["message"].text or "", since
-        since = status.at("state", "terminated", "finishedAt").text or since
-    return "", "", None
+    if not node.at("spec", "unschedulable").boolean:
+        return _done(plan)
+    since = clock.instant(job.at("status", "completionTime").text)
+    return NodeUpdate(PLAN.kind, plan.name, Phase.RETURNING, since, bool(since), _RECORDS)
 
 
-def has_cordoned(pod: Object) -> bool:
-    """Return whether a pod of a Plan has begun to cordon its node, which one of two containers does
-    (rancher/system-upgrade-controller:pkg/upgrade/job/job.go#New).
+def unrecorded_remedy(name: str, cluster: Cluster) -> str:
+    """Return what to do about a node that stays cordoned although its Job has completed; empty: it
+    is in another state. The controller itself may have no other node to run on.
     """
-    return any(
-        status.at("state", each).present
-        for status in pod.at("status", "initContainerStatuses").items()
-        if status["name"].text in ("cordon", "drain")
-        for each in ("running", "terminated")
-    )
+    for plan in active(cluster):
+        node = next((each for each in _left(plan, cluster) if each.name == name), None)
+        turn = {each.text for each in plan.at("status", "applying").items()}
+        if node is None or _host(node) not in turn or not node.at("spec", "unschedulable").boolean:
+            continue
+        if _completed(plan, node, cluster) is None:
+            continue
+        see = shell("kubectl", "get", "pods", "-n", plan.namespace, "-o", "wide")
+        why = f"see why the system-upgrade-controller does not go on ({see})"
+        back = shell("kubectl", "uncordon", argument(name))
+        return typed(f"Uncordon {name}, whose update is done", back, why)
+    return ""
+
+
+_RECORDS: Final = "the system-upgrade-controller, which uncordons it: its Job has completed"

@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import plan_progress, update_orders
+from virt_admit.model.node_updates.rancher import plan_pods
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.scheduler.node_labels import is_transient
 from virt_admit.model.scheduler.node_selectors import tolerates
@@ -75,7 +76,7 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
             see = typed("Let a node take that pod", about("describe", pod, POD))
             yield StandingOrder(plan, f"{reason}{update_orders.quoted(said)}", see, False)
     for pod in pods:
-        if pod not in waiting and (held := plan_progress.stuck(pod, cluster)):
+        if pod not in waiting and (held := plan_pods.stuck(pod, cluster)):
             reason = f"{update_orders.title(plan)} waits: its pod {pod.name} {held}"
             see = typed("See what that pod reports, and correct it", about("describe", pod, POD))
             yield StandingOrder(plan, reason, see, False)

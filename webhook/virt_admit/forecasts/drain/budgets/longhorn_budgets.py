@@ -34,12 +34,10 @@ from virt_admit.model.commands import about, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
-    CAPI_MACHINE,
     LONGHORN_MANAGER,
     LONGHORN_REPLICA,
     LONGHORN_SETTING,
     LONGHORN_VOLUME,
-    MACHINE,
     NODE,
     PDB,
     VM,
@@ -72,6 +70,7 @@ _MANAGER: Final = "instance-manager"
 _LONGHORN_NODE: Final = "longhorn.io/node"
 _BY_DEFAULT: Final = "block-if-contains-last-replica"
 _MAY_STOP: Final = "allow-if-replica-is-stopped"
+_WIDTH: Final = 240
 
 
 def is_instance_manager(budget: Object) -> bool:
@@ -121,7 +120,7 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
         raise Unseen(
             f"it first moves {count(len(kept), 'replica')} to other nodes, which need disk space"
         )
-    return _of_last(kept, eviction, may_stop=policy == _MAY_STOP) if kept else waits
+    return _of_last(kept, policy, eviction) if kept else waits
 
 
 def _wait(idle: timedelta | None, eviction: PodEviction) -> str:
@@ -136,7 +135,7 @@ def _wait(idle: timedelta | None, eviction: PodEviction) -> str:
     return f"Longhorn removes it once the VMs and pods with its volumes have left node {node}{done}"
 
 
-def _of_last(kept: Sequence[Object], eviction: PodEviction, *, may_stop: bool) -> OperatorAnswer:
+def _of_last(kept: Sequence[Object], policy: str, eviction: PodEviction) -> OperatorAnswer:
     """Return what holds a budget up for replicas without a healthy one that Longhorn counts."""
     cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
     volumes = sorted({replica.at("spec", "volumeName").text or replica.name for replica in kept})
@@ -160,7 +159,23 @@ def _of_last(kept: Sequence[Object], eviction: PodEviction, *, may_stop: bool) -
         )
         words, command = maintenance_updates.way_back(cordoned[0])
         return OperatorAnswer(Way.NOW, reason, typed(f"{words[0].upper()}{words[1:]}", command))
-    return _last_copies(alone, eviction, may_stop=may_stop)
+    if policy != _MAY_STOP and all(map(_is_stopped, kept)):
+        return _stopped(alone, policy, eviction)
+    return _last_copies(alone, eviction, may_stop=policy == _MAY_STOP)
+
+
+def _stopped(volumes: list[str], policy: str, eviction: PodEviction) -> OperatorAnswer:
+    """Return what holds a budget up for last copies that do not run: the policy alone."""
+    node, found = eviction.node, _last_copies(volumes, eviction, may_stop=False)
+    if found.way is not Way.NEVER or machine_nodes.is_leaving(node, eviction.cluster):
+        return found
+    reason = f"{found.reason}, which node-drain-policy {policy} demands elsewhere even if stopped"
+    namespace = eviction.budget.namespace
+    command = merge_patch(LONGHORN_SETTING, "node-drain-policy", namespace, {"value": _MAY_STOP})
+    words = f"Let the drain leave stopped replicas on {node}, which come back with its disks"
+    built = "which Longhorn builds only while the volume is attached"
+    other = f"or a{found.remedy.rstrip('.')[1:]}, {built}"
+    return OperatorAnswer(Way.NEVER, reason, typed(words, command, other))
 
 
 def _bound(replicas: Sequence[Object], eviction: PodEviction) -> list[Object]:
@@ -195,13 +210,8 @@ def _in_place(volumes: Sequence[Object], policy: str, eviction: PodEviction) -> 
     lost = (
         "their data goes with the node, so back these volumes up and restore them elsewhere first"
     )
-    gone = any(
-        each.deleted and machine_nodes.emptied_node(each, cluster) == node
-        for kind in (CAPI_MACHINE, MACHINE)
-        for each in cluster.known(kind)
-    )
     see = about("describe", volumes[0], LONGHORN_VOLUME)
-    if gone:
+    if machine_nodes.is_leaving(node, cluster):
         remedy = typed(f"The Machine of {node} is being deleted, and {lost}", see)
         return OperatorAnswer(Way.NEVER, reason, remedy)
     command = merge_patch(LONGHORN_SETTING, "node-drain-policy", namespace, {"value": _MAY_STOP})
@@ -389,7 +399,7 @@ def _titles(volumes: list[str], eviction: PodEviction) -> str:
     alone, space = len(volumes) == 1, eviction.budget.namespace
     found = ((name, find(eviction.cluster, LONGHORN_VOLUME, space, name)) for name in volumes)
     titles = [f"{name}{_claim(volume, alone)}" for name, volume in found]
-    return f"Longhorn volume{'s' if len(volumes) > 1 else ''} {names(titles)}"
+    return f"Longhorn volume{'s' if len(volumes) > 1 else ''} {names(titles, _WIDTH)}"
 
 
 def _claim(volume: Object | None, alone: bool) -> str:

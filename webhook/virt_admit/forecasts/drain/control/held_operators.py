@@ -10,7 +10,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.control import component_states, kubevirt_updates, px_updates
 from virt_admit.forecasts.placement.components import stalled_machines
-from virt_admit.forecasts.placement.components.controllers import hook_jobs
+from virt_admit.forecasts.placement.components.controllers import failed_hooks
 from virt_admit.forecasts.placement.components.drivers import storage_rollouts
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CEPH_CLUSTER, NODE, SUBSCRIPTION
@@ -28,7 +28,7 @@ from virt_admit.model.node_updates.operators import (
 READS: Final[Reads] = union(
     component_states.READS,
     etcd_leftovers.READS,
-    hook_jobs.READS,
+    failed_hooks.READS,
     kubevirt_updates.READS,
     operator_updates.READS,
     paused_clusters.READS,
@@ -89,8 +89,8 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
         *_control_planes(cluster),
         *storage,
         *(
-            _stuck(each.job, each.reason, each.remedy, holds=True)
-            for each in hook_jobs.held(cluster)
+            _stuck(each.owner, each.reason, each.remedy, holds=True)
+            for each in failed_hooks.held(cluster)
         ),
         *_rollouts(cluster),
         *(

@@ -33,7 +33,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, SERVICE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.workloads import container_statuses
-from virt_admit.model.kubevirt.settings import migration_network
+from virt_admit.model.kubevirt.settings import migration_network, stored_shapes
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, scheduler_words, unescaped
 from virt_admit.model.node_updates.operators import node_removals
@@ -172,6 +172,8 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     kernels = kernel_modules.of_end(pod, container, _last_message(pod, container), cluster)
     if kernels is not None:
         return BrokenPod(pod, f"{why}{changed}, and {kernels.reason}", since, kernels.remedy)
+    if (shape := stored_shapes.of_pod(pod, cluster)) is not None:
+        return BrokenPod(pod, f"{why}{changed}: {shape.words}", since, shape.remedy)
     limit = limit_of(pod, container) if _KILLED in why else ""
     if (patch := component_patches.of_limit(pod, container, limit, cluster)) is not None:
         return BrokenPod(pod, f"{why}{changed}, {patch.words}", since, patch.remedy)

@@ -9,16 +9,19 @@ before: pkg/cvo/upgradeable.go, whose message has the words of the operators.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.model.commands import about, shell, typed
+from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.node_updates import (
     empty_refusals,
@@ -181,7 +184,7 @@ def of_operator(operator: Object, cluster: Cluster) -> ReleaseRefusal:
     said = f"{title}: {cut_middle(words, _LONGEST)}" if words else title
     brief = title if why or not words else f"{title}: {cut_middle(words, _BRIEF)}"
     remedy = remedy or incompatible_operators.remedy(words, cluster, ordered=False)
-    remedy = remedy or _vsphere(words)
+    remedy = remedy or _vsphere(words) or _as_asked(words, cluster)
     described = about("describe", operator, CLUSTER_OPERATOR)
     other = typed(f"Resolve what ClusterOperator {operator.name} asks for", described)
     return ReleaseRefusal("ClusterOperator", operator.name, said, remedy or other, brief)
@@ -220,6 +223,40 @@ def _vsphere(words: str) -> str:
     of = ("-n", "openshift-cluster-storage-operator")
     return typed(
         what, shell("kubectl", "logs", "deployment/vsphere-problem-detector-operator", *of)
+    )
+
+
+_ASKED: Final = re.compile(
+    r"\b(?:update|set|change) the [`'\"]?([A-Za-z]{2,40})[`'\"]? (?:field )?(?:in|of) the "
+    r"[`'\"]?(([a-z]{2,30})s\.config\.openshift\.io)[`'\"]? object to [`'\"]?([\w.-]{1,40})"
+)
+"""How an operator asks for a field of OpenShift's configuration, whose objects exist once each
+(openshift/machine-config-operator:pkg/operator/status.go#syncUpgradeableStatus, ClusterOnCgroupV1;
+openshift/api:config/v1/types_node.go#NodeSpec).
+"""
+_ONLY: Final = "cluster"
+_OF_NODES: Final = "nodes.config.openshift.io"
+
+
+def _as_asked(words: str, cluster: Cluster) -> str:
+    """Return how to set the field that a message asks for; empty: it asks for none, or the object
+    has that value already.
+    """
+    asked = _ASKED.search(words)
+    if asked is None:
+        return ""
+    field, resource, value = f"{asked[1][:1].lower()}{asked[1][1:]}", asked[2], asked[4].rstrip(".")
+    kind = kinds.guess("config.openshift.io/v1", asked[3].capitalize())._replace(namespaced=False)
+    own = find(cluster, kind, "", _ONLY)  # only snapshots hold it
+    has = own.at("spec", field).text if own is not None else None
+    if has == value:
+        return ""
+    shown = f" (now {has})" if has else ""
+    reboots = ", for which each node is drained and rebooted" if resource == _OF_NODES else ""
+    data = json.dumps({"spec": {field: value}}, separators=(",", ":"))
+    return typed(
+        f"Set spec.{field} of {resource} {_ONLY} to {value}{shown}{reboots}",
+        shell("kubectl", "patch", resource, _ONLY, "--type=merge", "-p", data),
     )
 
 

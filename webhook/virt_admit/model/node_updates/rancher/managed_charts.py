@@ -60,7 +60,7 @@ READS: Final[Reads] = union(
     unready_pods.READS,
     {
         MANAGED_CHART: ("spec.paused", "status"),
-        FLEET_BUNDLE: ("spec.forceSyncGeneration",),
+        FLEET_BUNDLE: ("spec.correctDrift.enabled", "spec.forceSyncGeneration"),
         JOB: ("status.active",),
         KUBEVIRT: (),
         CDI: (),
@@ -174,10 +174,7 @@ def _fault(
         if (patch := _patch(each)) is not None:
             return _modified(each, patch, chart, bundle, cluster)
         if each["missing"].boolean:
-            held = "exists without the marks of Fleet" if each["exist"].boolean else "is missing"
-            return f": {_title(each)} {held}", typed(
-                "Let Fleet own it, or remove what deletes it", see
-            )
+            return _missing(each, entry, chart, bundle, then, cluster)
     for each in entry["nonReadyStatus"].items():
         said = ", ".join(
             text for item in each.at("summary", "message").items() if (text := item.text)
@@ -202,6 +199,50 @@ def _fault(
         return f": {conflict.reason}", conflict.remedy
     words = f": {cut_middle(said, _WORDS)}" if said else ""
     return words, typed(f"Remove the cause that Fleet reports, {then}", see)
+
+
+def _missing(
+    status: Field, entry: Field, chart: Object, bundle: Object | None, then: str, cluster: Cluster
+) -> tuple[str, str]:
+    """Return which object of a chart is missing, and what makes it.
+
+    A bundle is Modified only if its release was applied (rancher/fleet:internal/cmd/controller/
+    summary/summary.go#GetDeploymentState), and none is applied a second time (:internal/cmd/agent/
+    deployer/deployer.go#helmdeploy) but for corrected drift and forceSyncGeneration.
+    """
+    title, see = _title(status), about("describe", chart, MANAGED_CHART)
+    if status["exist"].boolean:
+        return f": {title} exists without the marks of Fleet", typed("Let Fleet own it", see)
+    if bundle is None or entry["bundleState"].text != _MODIFIED:
+        return f": {title} is missing", typed(f"Have Fleet make it, {then}", see)
+    if bundle.at("spec", "correctDrift", "enabled").boolean:
+        corrects = f": {title} is missing, although Fleet corrects drift"
+        return corrects, typed(f"Remove what deletes it or refuses it, {then}", see)
+    made = _made_late(status, chart, cluster)
+    why = (
+        f": {title} is missing{made}, and Fleet does not apply a release again that it has applied "
+        "(correctDrift is off)"
+    )
+    again = "if it is deleted again, remove what deletes it"
+    return why, typed(f"Have Fleet apply the Bundle again, {then}; {again}", _sync(chart, bundle))
+
+
+_MODIFIED: Final = "Modified"
+
+
+def _made_late(status: Field, chart: Object, cluster: Cluster) -> str:
+    """Return that the definition of an object was made when its chart was applied, so that the
+    object may have been refused; empty: not known to be so.
+    """
+    judged = clock.instant(update_orders.since(chart.condition("Ready")))
+    kind = _kind(status)
+    for each in cluster.known(_DEFINITION):
+        spec, made = each["spec"], clock.instant(each.created)
+        named = (spec["group"].text, spec.at("names", "kind").text) == (kind.group, kind.kind)
+        if named and made and judged and timedelta() <= judged - made <= _USUAL:
+            before = clock.duration(judged - made)
+            return f" (its CustomResourceDefinition {each.name} was made only {before} before that)"
+    return ""
 
 
 _REFUSED: Final = re.compile(

@@ -60,10 +60,13 @@ _WIDTH: Final = 90
 
 
 class HeldHook(NamedTuple):
-    """A Job of a hook whose pod is not scheduled."""
+    """A hook that holds the upgrade of a chart."""
 
-    job: Object
+    owner: Object
+    """Its Job, or what tells of it where the Job is gone."""
     reason: str
+    brief: str
+    """The same in as few words as a finding has, without its end."""
     remedy: str
 
 
@@ -87,12 +90,17 @@ def held(cluster: Cluster) -> Sequence[HeldHook]:
 
 
 def _begins(job: Object) -> bool:
-    hooks = {each.strip() for each in (job.annotation(_HOOK).text or "").split(",")}
     waits = job.at("status", "active").integer and not job.at("status", "ready").integer
-    return bool(waits) and not hooks.isdisjoint(_BEGINS) and _is_of_platform(job.namespace)
+    return bool(waits) and not hooks(job).isdisjoint(_BEGINS) and is_of_platform(job.namespace)
 
 
-def _is_of_platform(namespace: str) -> bool:
+def hooks(job: Object) -> set[str]:
+    """Return at which steps of a chart Helm runs a Job."""
+    return {each.strip() for each in (job.annotation(_HOOK).text or "").split(",")}
+
+
+def is_of_platform(namespace: str) -> bool:
+    """Return whether what is in a namespace runs VMs, nodes, disks or networks."""
     return _PLATFORM.fullmatch(namespace) is not None
 
 
@@ -161,13 +169,16 @@ def _held(job: Object, pod: Object, by: _Repelling, cluster: Cluster) -> HeldHoo
     asked = by.term.selector.requirements if by.term.selector is not None else ()
     labels = names(sorted(f"{each.key}={pod.labels.get(each.key, '')}" for each in asked), _WIDTH)
     owner = f"{by.maker['kind'].text} {job.namespace}/{by.maker['name'].text}"
-    reason = (
+    begin = (
         f"The upgrade{f' to chart {chart}' if chart else ''} does not begin: its hook Job "
-        f"{job.full_name} ({hook}) has waited{waited} for a node. Pod {pod.name} has the label "
+        f"{job.full_name} ({hook}) has waited{waited} for a node"
+    )
+    reason = (
+        f"{begin}. Pod {pod.name} has the label "
         f"{labels}, from which the pods of {owner} keep away by a required anti-affinity "
         f"({by.term.topology_key}), and they are on each node ({names(by.nodes, _WIDTH)})"
     )
-    return HeldHook(job, reason, _remedy(job, by, cluster))
+    return HeldHook(job, reason, begin, _remedy(job, by, cluster))
 
 
 def _remedy(job: Object, by: _Repelling, cluster: Cluster) -> str:
