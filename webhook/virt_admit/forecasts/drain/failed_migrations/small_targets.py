@@ -60,8 +60,8 @@ def problem(vmi: Object, texts: Collection[str], cluster: Cluster) -> Problem | 
     small = list(_too_small(vmi, cluster))
     which = f": {names((each.words for each in small), 300)}" if small else ""
     reason = (
-        "its migrations copy its disks to claims, and fail on every node as one of these is "
-        f"smaller than its disk{which}"
+        "its migrations copy its disks, and fail on every node as the destination volume is "
+        f"smaller than the source volume{which}"
     )
     way = _expansion(vmi, small[0], cluster) if small else SIZE_REMEDY
     return Problem(reason, way, ProblemCause.MIGRATION_FAILS)

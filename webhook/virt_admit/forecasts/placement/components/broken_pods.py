@@ -96,12 +96,7 @@ def _is_unready(pod: Object) -> bool:
     """Return whether a pod says that it is not ready. Before it has a node, nothing writes its
     condition Ready."""
     ready = pod.condition("Ready")["status"].text
-    return ready == "False" or (ready is None and _is_unplaced(pod))
-
-
-def _is_unplaced(pod: Object) -> bool:
-    placed = pod.condition("PodScheduled")["status"].text
-    return placed == "False" and not pod.at("spec", "nodeName").text
+    return ready == "False" or (ready is None and cordoned_homes.is_unplaced(pod))
 
 
 def all_down(pods: Sequence[Object], cluster: Cluster) -> BrokenPod | None:
@@ -157,7 +152,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
         return BrokenPod(pod, lost.reason, since, lost.remedy)
     if (image := unpullable_images.of_pod(pod, cluster)) is not None:
         return BrokenPod(pod, image.reason.replace(";", ","), since, image.remedy)
-    home = cordoned_homes.of_pod(pod, cluster) if _is_unplaced(pod) else None
+    home = cordoned_homes.of_pod(pod, cluster)
     if home is not None:
         return BrokenPod(pod, f"it has no node: {home.words}", since, home.remedy)
     why, container = _fault(pod)
@@ -280,7 +275,7 @@ def _fault(pod: Object) -> tuple[str, str]:
             return _waits(reason, waiting, _end(pod, name, ended)), name
         if ended is not None and not status.at("state", "running").present:
             return _end(pod, name, ended), name
-    if _is_unplaced(pod):
+    if cordoned_homes.is_unplaced(pod):
         said = pod.condition("PodScheduled")["message"].text or "?"
         return f"it has no node: {scheduler_words(said, _LONGEST)}", ""
     return "", ""

@@ -37,14 +37,21 @@ class CordonedHome(NamedTuple):
     remedy: str
 
 
+def is_unplaced(pod: Object) -> bool:
+    """Return whether kube-scheduler says that it finds no node for a pod."""
+    placed = pod.condition("PodScheduled")["status"].text
+    return placed == "False" and not pod.at("spec", "nodeName").text
+
+
 def of_pod(pod: Object, cluster: Cluster) -> CordonedHome | None:
-    """Return the cordoned nodes that a pod without a node waits for; None: some node is open to
-    it by its labels and taints, no node is but for a cordon, or that is not known.
+    """Return the cordoned nodes that a pod waits for; None: it has a node, some node is open to it
+    by its labels and taints, no node is but for a cordon, or that is not known.
 
     The API server writes tolerations into each pod: where there are none, they were not read
     (kubernetes/kubernetes:plugin/pkg/admission/defaulttolerationseconds/admission.go).
     """
-    if unlisted(cluster, NODE) or not any(True for _ in pod.at("spec", "tolerations").items()):
+    tolerates_any = any(True for _ in pod.at("spec", "tolerations").items())
+    if not is_unplaced(pod) or not tolerates_any or unlisted(cluster, NODE):
         return None
     wanted = _wanted(pod)
     causes = {
