@@ -50,8 +50,9 @@ def of_pod(pod: Object, cluster: Cluster) -> CordonedHome | None:
     The API server writes tolerations into each pod: where there are none, they were not read
     (kubernetes/kubernetes:plugin/pkg/admission/defaulttolerationseconds/admission.go).
     """
-    tolerates_any = any(True for _ in pod.at("spec", "tolerations").items())
-    if not is_unplaced(pod) or not tolerates_any or unlisted(cluster, NODE):
+    if not is_unplaced(pod) or unlisted(cluster, NODE):
+        return None
+    if not any(True for _ in pod.at("spec", "tolerations").items()):
         return None
     wanted = _wanted(pod)
     causes = {
