@@ -168,7 +168,7 @@ def test_the_api_server_restarts_again_and_again_under_load(
         answers: list[str] = []
 
         def load() -> None:
-            while not done.wait(0.03):
+            while not done.wait(0.1):
                 answers.append(reviewed(webhook, "nowhere"))
 
         with ThreadPoolExecutor(2) as clients:

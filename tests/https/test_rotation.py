@@ -28,7 +28,7 @@ from virt_admit_certs.commands import request_rotation, rotation_done
 from virt_admit_certs.keys import key_pem
 from virt_admit_certs.stores.directory import Directory
 
-ROTATIONS_SEEN = int(os.environ.get("ROTATIONS_SEEN", "50"))
+ROTATIONS_SEEN = int(os.environ.get("ROTATIONS_SEEN", "25"))
 """Certificates that a client meets; ``make verify-rotations`` takes 100."""
 WARM_UP = GC_INTERVAL + 2
 """Seconds until memory has found its level."""
@@ -54,7 +54,7 @@ def test_thousands_of_requests_over_many_rotations(tmp_path):
 
         # steady, for closed connections take memory until the next garbage collection
         senders = [Poster(client, "/validate", FINE, keep=False, pause=0.02) for _ in range(2)]
-        with Load(*senders, Poster(client, "/validate", FINE, keep=True, pause=0.002)) as load:
+        with Load(*senders, Poster(client, "/validate", FINE, keep=True, pause=0.005)) as load:
             started = time.monotonic()
             while time.monotonic() < started + WARM_UP:
                 rotate(15)
