@@ -226,11 +226,12 @@ verify-years: .venv/.ready
 
 .PHONY: verify-rotations
 ## make verify-rotations
-##                50 rotations of certificates and CA on a real API server, under load, and 100 without one; no request may fail
+##                50 rotations of certificates and CA on a real API server, under load, faults, and 100 without one; no request
+##                may fail
 verify-rotations: .venv/.ready
 	@$(BIN)/python -m tests.apiserver.binaries
 	@ROTATION_TURNS=10 ROTATIONS_SEEN=100 $(BIN)/pytest -q -s -n0 tests/e2e/test_certs.py tests/https/test_rotation.py \
-	  -k "rotations_of_certificate or over_many_rotations"
+	  -k "rotations_of_certificate or over_many_rotations or TestFaults"
 
 .PHONY: verify-helm
 ## make verify-helm

@@ -4,7 +4,7 @@ each run is a copy of a process that has imported all modules.
 To start an interpreter and to import the modules of a verb takes 0.6 s of processor time; most
 verbs then need 0.1 s, and the end-to-end tests run hundreds of them. A run still is a process of
 its own, with its own arguments, variables, folder, files and exit code. tests/cli/test_main.py,
-tests/https and tests/release start the real programs.
+most of tests/https and tests/release start the real programs.
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ from virt_admit_certs.stores.directory import Directory
 ROTATE_EVERY: Final = 4.0
 RESTART_EVERY: Final = 60.0
 SAMPLE_EVERY: Final = 2.0
+PAUSE = 0.005
+"""Seconds between two reviews on a connection that is kept."""
 SILENT: Final = 40
 """Connections that are open and say nothing; each fourth has sent half a body."""
 MEMORY_SLACK: Final = 12.0
@@ -171,8 +173,8 @@ def soak(
         review(vm(template={"volumes": [{"name": f"v{n}"} for n in range(2_000)]}))
     ).encode()
     senders = [
-        Poster(client, "/validate", FINE, keep=True, pause=0.005),
-        Poster(client, "/mutate", FINE, keep=True, pause=0.005),
+        Poster(client, "/validate", FINE, keep=True, pause=PAUSE),
+        Poster(client, "/mutate", FINE, keep=True, pause=PAUSE),
         Poster(client, "/validate", FINE, keep=False, pause=0.05),
         Poster(client, "/validate", large, keep=True, pause=0.2),
     ]

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.apiserver.control_plane import ControlPlane, Server, StartError, free_port
+from tests.apiserver.kubectl_requests import KubectlRequests
 from tests.prefork import virt_admit
 
 VIRT_ADMIT = Path(sys.executable).with_name("virt-admit")
@@ -192,11 +193,12 @@ def register(plane: ControlPlane, webhook: Webhook, failure_policy: str = "Ignor
         },
     }
     deadline = time.monotonic() + START_SECONDS
+    requests = KubectlRequests(plane)
     # an API server learns of each configuration by a watch of its own
     while time.monotonic() < deadline:
-        answer = plane.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(probe))
-        validates = "virt-admit/vm-running-and-run-strategy" in answer.stderr
+        _, said = requests.send("create", probe, dryRun="All")
+        validates = "virt-admit/vm-running-and-run-strategy" in said
         if validates and 'endpoint="mutate"' in webhook.ops("/metrics")[1]:
             return
         time.sleep(0.05)
-    raise StartError(f"the API server does not ask the webhook: {answer.stdout}{answer.stderr}")
+    raise StartError(f"the API server does not ask the webhook: {said}")

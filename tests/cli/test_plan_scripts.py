@@ -23,6 +23,7 @@ from virt_admit.reports.plan.folder import files
 
 SHELLCHECK = Path(sys.executable).with_name("shellcheck")
 FAKE = Path(__file__).with_name("fake_kubectl.py")
+IMPORTED = (FAKE.parent, Path(yaml.__file__).parents[1])
 POOL_OWNER = {
     "apiVersion": "pool.kubevirt.io/v1beta1",
     "kind": "VirtualMachinePool",
@@ -71,6 +72,12 @@ SOME = (
 CLUSTERS = {name: objects for name, (objects, _) in (CAUSES | BUDGETS).items()} | MORE
 
 
+def fake(name):
+    """Return the command line of a program; imported, its code is compiled once."""
+    code = f"import sys, {FAKE.stem}; {FAKE.stem}.main('{name}', sys.argv[1:])"
+    return f'exec "{sys.executable}" -S -c "{code}" "$@"'
+
+
 class Machine:
     """A shell with the scripts of a plan, kubectl and virtctl."""
 
@@ -87,7 +94,7 @@ class Machine:
         self.programs = folder / "bin"
         self.programs.mkdir()
         for name in ("kubectl", "virtctl"):
-            self.program(name, f'exec "{sys.executable}" -S "{FAKE}" {name} "$@"')
+            self.program(name, fake(name))
         self.program("sleep", "echo the script waits >&2; exit 1")
 
     def program(self, name, line):
@@ -100,7 +107,7 @@ class Machine:
             "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
             "FAKE_STORE": str(self.store),
             "FAKE_LOG": str(self.log),
-            "PYTHONPATH": str(Path(yaml.__file__).parents[1]),
+            "PYTHONPATH": os.pathsep.join(map(str, IMPORTED)),
         }
         return subprocess.run(
             ["sh", str(script)],
@@ -187,7 +194,7 @@ def test_a_restart_that_was_interrupted_is_made_once(tmp_path):
     machine.program("virtctl", "echo no connection >&2; exit 1")
     assert machine.run(script).returncode == 1
     assert [line.split()[0] for line in machine.written] == ["patch"]
-    machine.program("virtctl", f'exec "{sys.executable}" -S "{FAKE}" virtctl "$@"')
+    machine.program("virtctl", fake("virtctl"))
     assert machine.run(script).returncode == 0
     assert machine.run(script).stdout == "done already\n"
     assert [line.split()[0] for line in machine.written] == ["patch", "restart"]

@@ -49,6 +49,21 @@ def text(form: str, holder: dict[str, Any]) -> str:
     )
 
 
+def repeated(form: str, number: int, separate: bool = False) -> str:
+    """Return the text of so many VMs, in a List or as separate documents.
+
+    The text of one is repeated: to dump thousands takes longer than to check them.
+    """
+    one = text(form, vm("NAME"))
+    head, between, tail = "", "---\n", ""
+    if form == "json":
+        head, between, tail = '{"apiVersion": "v1", "kind": "List", "items": [', ",\n", "]}"
+    elif not separate:
+        head, between = "apiVersion: v1\nkind: List\nitems:\n", ""
+        one = "- " + one.replace("\n", "\n  ").rstrip(" ")
+    return head + between.join(one.replace("NAME", f"vm{n}") for n in range(number)) + tail
+
+
 def described(content: str) -> list[Any]:
     """Return everything that is known of each document."""
     return [
@@ -144,6 +159,15 @@ def test_errors_and_duplicates_stay(content: str, monkeypatch: pytest.MonkeyPatc
     assert packed == described(content)
 
 
+@pytest.mark.parametrize(("form", "separate"), [("json", False), ("yaml", False), ("yaml", True)])
+def test_the_repeated_text_is_that_of_the_vms(form: str, separate: bool) -> None:
+    machines = [vm("vm0"), vm("vm1")]
+    one = {"apiVersion": "v1", "kind": "List", "items": machines}
+    assert list(yaml.safe_load_all(repeated(form, 2, separate))) == (
+        machines if separate else [one]
+    )
+
+
 def test_members_are_packed() -> None:
     content = text("yaml", TEXTS["List"])
     (value,) = [each.value for each in yaml_reader.YamlReader(pack=True).documents(content)]
@@ -154,13 +178,11 @@ def test_members_are_packed() -> None:
 @pytest.fixture(scope="module")
 def peaks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     """MiB that a process takes to read the same VMs, as a List and as separate documents."""
-    folder, items = tmp_path_factory.mktemp("peaks"), [vm(f"vm{n}") for n in range(3_000)]
-    one = {"apiVersion": "v1", "kind": "List", "items": items}
+    folder = tmp_path_factory.mktemp("peaks")
     contents = {
-        "list.json": json.dumps(one, indent=1),
-        "list.yaml": yaml.dump(one, Dumper=yaml.CSafeDumper),
-        "separate.json": "\n".join(json.dumps(item, indent=1) for item in items),
-        "separate.yaml": yaml.dump_all(items, Dumper=yaml.CSafeDumper),
+        "list.json": repeated("json", 3_000),
+        "list.yaml": repeated("yaml", 3_000),
+        "separate.yaml": repeated("yaml", 3_000, separate=True),
     }
     return {name: peak(folder / name, content) for name, content in contents.items()}
 
@@ -210,16 +232,7 @@ each of the further ones takes the same.
 def test_check_of_ten_thousand_vms_takes_a_quarter_of_a_gib(form: str, tmp_path: Path) -> None:
     def taken(number: int) -> int:
         file = tmp_path / f"{number}.{form}"
-        file.write_text(
-            text(
-                form,
-                {
-                    "apiVersion": "v1",
-                    "kind": "List",
-                    "items": [vm(f"vm{n}") for n in range(number)],
-                },
-            )
-        )
+        file.write_text(repeated(form, number))
         return mib(CHECK, "-q", "-j", "1", str(file))
 
     few, many = taken(300), taken(4_000)  # of more than 250, fields are left out

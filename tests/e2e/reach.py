@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from tests import definitions
 from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.kubectl_requests import KubectlRequests
 from tests.apiserver.webhook import Webhook, register
-from tests.e2e.kubectl_requests import KubectlRequests
 from tests.prefork import virt_admit
 from tests.rule_cases import rule_cases
 from tests.waiting import eventually

@@ -23,8 +23,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.kubectl_requests import KubectlRequests
 from tests.apiserver.webhook import Webhook
-from tests.e2e.kubectl_requests import KubectlRequests
 from tests.https.reviews import vm
 from tests.load import Load, Poster
 from tests.paths import MANIFESTS
@@ -47,6 +47,8 @@ TURNS = int(os.environ.get("ROTATION_TURNS", "2"))
 """Rotations of the serving cert in the test under load, each with four of the CA after it.
 `make verify-rotations`: 10.
 """
+MORE = 50 * TURNS
+"""Requests that must pass once a fault is repaired."""
 KINDS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
 SECRET = CERTS_SECRET.partition("/")[2]
 ROTATIONS = "virt_admit_certificate_rotations_total"
@@ -176,7 +178,7 @@ class Cluster:
 
 
 class Kubectl:
-    """What people do: ``kubectl apply --dry-run=server``, once a second at most."""
+    """What people do: ``kubectl apply --dry-run=server``, every two seconds at most."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -188,7 +190,7 @@ class Kubectl:
         )
         self.runs += 1
         assert done.returncode == 0, done.stderr
-        time.sleep(1)
+        time.sleep(2)
 
     def close(self) -> None:
         pass
@@ -242,8 +244,8 @@ def serving(
 @pytest.mark.slow
 def test_rotations_of_certificate_and_ca_fail_no_request(plane, kubeconfig, tmp_path):
     with serving(plane, kubeconfig, tmp_path, QUICK | SHORT) as cluster:
-        # 30 in a second, while each rotation lasts
-        kubectl, posters = Kubectl(cluster), cluster.posters(2, pause=0.05)
+        # 15 in a second, while each rotation lasts
+        kubectl, posters = Kubectl(cluster), cluster.posters(2, pause=0.1)
         store = SecretStore(KubeApi.connect(str(plane.kubeconfig)), NAMESPACE, SECRET)
         with Load(kubectl, *posters) as load:
             for number in range(5 * TURNS):
@@ -304,7 +306,7 @@ class TestFaults:
             load.more(50)
             cluster.plane.kubectl("delete", "secret", SECRET, "-n", NAMESPACE, check=True)
             eventually(lambda: (state := cluster.state()).signer and state.signer.cert != before)
-            load.more(200)
+            load.more(MORE)
 
         assert load.failures == []
         # what leaked is replaced, what is served stays trusted
@@ -328,7 +330,7 @@ class TestFaults:
                 check=True,
             )
             eventually(lambda: cluster.state().signer and cluster.state().serving)
-            load.more(200)
+            load.more(MORE)
 
         assert load.failures == []
 
@@ -409,7 +411,7 @@ class TestFaults:
 
         eventually(lambda: (state := cluster.state()).signer.cert != before and not state.announced)
         with Load(*cluster.posters(2)) as load:
-            load.more(200)
+            load.more(MORE)
         assert load.failures == []
 
     def test_everything_is_down_and_the_secret_lost(self, cluster):

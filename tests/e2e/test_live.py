@@ -19,6 +19,7 @@ from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.crds import wait_until_discovered
 from tests.apiserver.webhook import Webhook
 from tests.https.reviews import review, vm
+from tests.prefork import virt_admit
 from tests.waiting import eventually
 from virt_admit.install import manifests
 from virt_admit.kube.cache import StoreState
@@ -163,12 +164,12 @@ def test_the_api_server_restarts_again_and_again_under_load(
 
     ``make soak`` goes on.
     """
-    with Webhook(tmp_path, "--live", "--kubeconfig", kubeconfig) as webhook:
+    with Webhook(tmp_path, "--live", "--kubeconfig", kubeconfig, program=virt_admit()) as webhook:
         done = threading.Event()
         answers: list[str] = []
 
         def load() -> None:
-            while not done.wait(0.03):
+            while not done.wait(0.1):
                 answers.append(reviewed(webhook, "nowhere"))
 
         with ThreadPoolExecutor(2) as clients:

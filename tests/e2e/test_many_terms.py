@@ -19,6 +19,7 @@ from tests.apiserver.crds import install_crds
 from tests.apiserver.webhook import Webhook, register
 from tests.forecasts.drain.test_many_terms import world
 from tests.https.reviews import review, vm
+from tests.prefork import virt_admit
 from virt_admit.kube.client import ApiClient
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import NAMESPACE, NODE, POD, VM, VMI
@@ -81,13 +82,15 @@ def create(api: ApiClient, obj: Object) -> None:
 def test_while_nodes_are_cordoned_others_wait_a_second_at_most(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
-    with Webhook(tmp_path, "--live", "--kubeconfig", plane.kubeconfig) as webhook:
+    with Webhook(
+        tmp_path, "--live", "--kubeconfig", plane.kubeconfig, program=virt_admit()
+    ) as webhook:
         register(plane, webhook)
         waits: list[float] = []
         body, done = review(vm("db")), threading.Event()
 
         def ask() -> None:
-            while not done.wait(0.02):
+            while not done.wait(0.05):
                 began = time.monotonic()
                 status, _ = webhook.post("/validate", body)
                 waits.append(time.monotonic() - began)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.apiserver.control_plane import ControlPlane
-from tests.e2e.kubectl_requests import KubectlRequests
+from tests.apiserver.kubectl_requests import KubectlRequests
 from tests.scheduler.comparison import compare
 from tests.scheduler.random_clusters import RandomCluster, random_cluster
 from tests.scheduler.seeds import DISAGREED

@@ -16,6 +16,7 @@ def test_no_call_is_lost(
     crds: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(soak, "RESTART_EVERY", 5.0)
+    monkeypatch.setattr(soak, "PAUSE", 0.03)
     flags = ("--live", "--kubeconfig", crds.kubeconfig)
     with Webhook(tmp_path, *flags, environment=soak.ENVIRONMENT) as webhook:
         failures = soak.soak(webhook, crds, 12)

@@ -46,7 +46,7 @@ ELSEWHERE = {
 }
 
 
-def creator(walk: Installed, pause: float = 0.01) -> Poster:
+def creator(walk: Installed, pause: float = 0.03) -> Poster:
     """A user who creates a valid virtual machine again and again, as a dry run."""
     cluster, address = walk.cluster, urlsplit(walk.cluster.url)
     trusting = ssl.create_default_context(cafile=cluster.folder / "ca.crt")

@@ -14,6 +14,7 @@ from tests.apiserver.control_plane import free_port
 from tests.apiserver.webhook import Webhook
 from tests.https.clients import FINE, Client
 from tests.load import Load, Poster
+from tests.prefork import virt_admit
 from tests.waiting import eventually
 
 
@@ -113,11 +114,13 @@ def test_a_rolling_restart_loses_no_request(tmp_path):
         for number in "12":
             (tmp_path / number).mkdir()
             flags = ("--certs", shared, "--stop-delay", "5")
-            instances.append(stack.enter_context(Webhook(tmp_path / number, *flags)))
+            instances.append(
+                stack.enter_context(Webhook(tmp_path / number, *flags, program=virt_admit()))
+            )
         balancer = stack.enter_context(Balancer(*instances))
         client = Client(shared / "ca.crt", balancer.port)
         senders = [
-            Poster(client, "/validate", FINE, keep=keep, pause=0.02) for keep in (False, True, True)
+            Poster(client, "/validate", FINE, keep=keep, pause=0.05) for keep in (False, True, True)
         ]
         with Load(*senders) as load:
             for number, instance in [*enumerate(instances)] * 2:

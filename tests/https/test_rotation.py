@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes
 from tests.apiserver.webhook import Webhook
 from tests.https.clients import FINE, NAMES, NOW, QUICK, ROTATIONS, Client, metric, send, shown
 from tests.load import Load, Poster
+from tests.prefork import virt_admit
 from tests.waiting import eventually
 from virt_admit.serving.gunicorn_worker import GC_INTERVAL
 from virt_admit_certs.certificates import Pair, certs_pem, new_serving, new_signer, sha256
@@ -28,7 +29,7 @@ from virt_admit_certs.commands import request_rotation, rotation_done
 from virt_admit_certs.keys import key_pem
 from virt_admit_certs.stores.directory import Directory
 
-ROTATIONS_SEEN = int(os.environ.get("ROTATIONS_SEEN", "50"))
+ROTATIONS_SEEN = int(os.environ.get("ROTATIONS_SEEN", "25"))
 """Certificates that a client meets; ``make verify-rotations`` takes 100."""
 WARM_UP = GC_INTERVAL + 2
 """Seconds until memory has found its level."""
@@ -54,7 +55,7 @@ def test_thousands_of_requests_over_many_rotations(tmp_path):
 
         # steady, for closed connections take memory until the next garbage collection
         senders = [Poster(client, "/validate", FINE, keep=False, pause=0.02) for _ in range(2)]
-        with Load(*senders, Poster(client, "/validate", FINE, keep=True, pause=0.002)) as load:
+        with Load(*senders, Poster(client, "/validate", FINE, keep=True, pause=0.005)) as load:
             started = time.monotonic()
             while time.monotonic() < started + WARM_UP:
                 rotate(15)
@@ -145,7 +146,11 @@ def external(
     """A webhook that serves a mounted certificate. Every test leaves a valid one behind."""
     mount.put(**files(issuer.issue()))
     with Webhook(
-        tmp_path_factory.mktemp("external"), "--certs-external", mount.path, environment=QUICK
+        tmp_path_factory.mktemp("external"),
+        "--certs-external",
+        mount.path,
+        environment=QUICK,
+        program=virt_admit(),
     ) as webhook:
         yield webhook
 
@@ -234,7 +239,11 @@ def test_an_expired_certificate_is_not_ready_but_still_served(external, mount, i
 def test_other_kinds_of_keys_and_long_names(tmp_path, kind, bits):
     name = f"webhook.{'n' * 63}.svc"
     with Webhook(
-        tmp_path, "--cert-name", name, environment={"VIRT_ADMIT_CERTS_KEY": kind}
+        tmp_path,
+        "--cert-name",
+        name,
+        environment={"VIRT_ADMIT_CERTS_KEY": kind},
+        program=virt_admit(),
     ) as webhook:
         pem = ssl.get_server_certificate(("127.0.0.1", webhook.port))
         assert x509.load_pem_x509_certificate(pem.encode()).public_key().key_size == bits
@@ -263,7 +272,12 @@ def test_clients_are_verified_by_the_current_ca(tmp_path):
     ours, theirs, next_one = trustme.CA(), trustme.CA(), trustme.CA()
     ours.cert_pem.write_to_path(tmp_path / "clients.crt")
     with Webhook(
-        tmp_path, "--client-ca", tmp_path / "clients.crt", "--client-name", "apiserver"
+        tmp_path,
+        "--client-ca",
+        tmp_path / "clients.crt",
+        "--client-name",
+        "apiserver",
+        program=virt_admit(),
     ) as webhook:
 
         def let_in(ca: trustme.CA | None, name: str = "apiserver") -> bool:
