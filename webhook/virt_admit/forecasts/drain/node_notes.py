@@ -24,6 +24,7 @@ from virt_admit.forecasts.drain.starts import rejected_pods
 from virt_admit.forecasts.drain.starts.devices import kept_off_plugins
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import running_launchers, volume_attachments
+from virt_admit.forecasts.placement.agents import standing_agents
 from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.forecasts.remediation import awaited_return
@@ -83,6 +84,7 @@ READS: Final[Reads] = union(
     unasked_vms.READS,
     left_power_offs.READS,
     stale_verdicts.READS,
+    standing_agents.READS,
     {
         CAPI_MACHINE: ("spec.clusterName",),
         MACHINE_CONFIG_POOL: (),
@@ -103,6 +105,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     if next(iter(gather(on_node(cluster, node.name))[0]), None) is not None:
         yield from control_path.leaves_too(node.name, cluster)
     yield from px_updates.of_node(node.name, cluster)
+    yield from standing_agents.notes(node, cluster)
     yield from mutual_drains.faults(node, cluster)
     yield from filter(None, (rook_osds.exposed(cluster).get(node.name),))
     # else nothing reports devices, and that is the cause

@@ -138,16 +138,17 @@ def _daemon(pod: Object) -> Object | None:
     """Return the pod if it is such a daemon, owned by a DaemonSet, and has not ended."""
     runs = pod.owned_by("DaemonSet") and not pod.deleted and not pod.ended
     labels = pod.labels.items()
-    needed = not (_DAEMONS | _ROUTERS).isdisjoint(labels) or (_MULTUS in labels and _is_thick(pod))
+    known = not (_DAEMONS | _ROUTERS).isdisjoint(labels)
+    needed = known or (_MULTUS in labels and not is_thin(pod))
     return pod if runs and (needed or node_pods.daemon(pod) == _OVS) else None
 
 
-def _is_thick(pod: Object) -> bool:
-    """Return whether this multus is the plugin with a server:
-    the thin one goes on when its pod has failed.
-    """
+def is_thin(pod: Object) -> bool:
+    """Return whether a pod is of the multus without a server, whose plugin goes on without it."""
+    if _MULTUS not in pod.labels.items() or pod.namespace == "openshift-multus":
+        return False
     images = (container["image"].text or "" for container in pod.at("spec", "containers").items())
-    return pod.namespace == "openshift-multus" or any("thick" in image for image in images)
+    return not any("thick" in image for image in images)
 
 
 def _has_failed(pod: Object, cluster: Cluster) -> bool:

@@ -71,7 +71,7 @@ class FailedProbe(NamedTuple):
     def lasts(self) -> bool:
         """Whether to wait does not help: what was ready before, or tells of progress, may be so
         again."""
-        return self.of_standby or (self.never and _PROGRESS.search(self.said) is None)
+        return self.of_standby or (self.never and not tells_of_progress(self.said))
 
     @property
     def advice(self) -> str:
@@ -105,6 +105,11 @@ class FailedProbe(NamedTuple):
         if self.of_standby and self._release:
             return shell("helm", "get", "values", self._release, "-n", self.pod.namespace)
         return logs_of(self.pod)
+
+
+def tells_of_progress(said: str) -> bool:
+    """Return whether what a probe answers is said by what becomes ready with time."""
+    return _PROGRESS.search(said) is not None
 
 
 def of_pods(pods: Iterable[Object], cluster: Cluster) -> FailedProbe | None:

@@ -33,7 +33,8 @@ def because(upgrade: Rehearsal, node: str = "") -> str | None:
         else (text if others else stop.reason)
         for others, text, stop in stops
     )
-    held = (each.reason for each in upgrade.operators if each.holds)
+    certain_first = sorted(upgrade.operators, key=lambda each: not each.holds)
+    held = (each.reason for each in certain_first if each.holds is not False)
     reasons = () if upgrade.possible else (*own, *held, *upgrade.unseen)
     return next(iter(reasons), None)
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.drain.control import component_states, kubevirt_updates, px_updates
+from virt_admit.forecasts.placement.agents import standing_agents
 from virt_admit.forecasts.placement.components import stalled_machines
 from virt_admit.forecasts.placement.components.controllers import failed_hooks
 from virt_admit.forecasts.placement.components.drivers import storage_rollouts
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CEPH_CLUSTER, NODE, SUBSCRIPTION
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DAEMON_SET, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import capital
@@ -35,6 +36,7 @@ READS: Final[Reads] = union(
     preflight_checks.READS,
     px_updates.READS,
     stalled_machines.READS,
+    standing_agents.READS,
     standing_control_planes.READS,
     storage_rollouts.READS,
 )
@@ -57,13 +59,16 @@ class StuckOperator:
     @property
     def is_hosted(self) -> bool:
         """Whether it is of a cluster that this one hosts."""
-        return self.holds is False and self.kind not in (SUBSCRIPTION.kind, CEPH_CLUSTER.kind)
+        return self.holds is False and not self.reason.endswith(_APART)
 
 
 def briefly(cluster: Cluster) -> Iterator[str]:
-    """Yield which operators are held, without the cause."""
+    """Yield which operators are held, without the cause.
+
+    A drain of all nodes asks the upgrade for what only may hold it, unless that is sure of a stop.
+    """
     for each in of_cluster(cluster):
-        if each.holds is False:
+        if each.holds is False or each.kind == DAEMON_SET.kind:
             continue
         begin = each.reason.partition(": ")[0]
         yield f"{begin[:1].lower()}{begin[1:]}" if begin.startswith("The ") else begin
@@ -93,6 +98,7 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
             for each in failed_hooks.held(cluster)
         ),
         *_rollouts(cluster),
+        *_agents(cluster),
         *(
             _stuck(each.subscription, f"{each.reason}. {_APART}", each.remedy, holds=False)
             for each in updates
@@ -106,6 +112,14 @@ def _rollouts(cluster: Cluster) -> Iterator[StuckOperator]:
     for each in storage_rollouts.held(cluster):
         reason = each.reason if each.holds else f"{each.reason}. {_APART}"
         yield _stuck(each.owner, reason, each.remedy, holds=each.holds)
+
+
+def _agents(cluster: Cluster) -> Iterator[StuckOperator]:
+    """Yield the agents of nodes that stay down, or whose roll-outs stand."""
+    for each in standing_agents.held(cluster):
+        own, holds = each.rollout, None if each.may_hold else False
+        reason = each.reason if holds is None else f"{each.reason}. {_APART}"
+        yield StuckOperator(own.kind, own.namespace, own.name, reason, each.remedy, holds)
 
 
 def _control_planes(cluster: Cluster) -> Iterator[StuckOperator]:

@@ -29,10 +29,7 @@ READS: Final[Reads] = union(
     pod_networks.READS,
     {
         NODE: ("metadata.labels", "spec.podCIDR"),
-        POD: (
-            *("spec.hostNetwork", "spec.containers.args", "spec.containers.command"),
-            "spec.volumes.hostPath.path",
-        ),
+        POD: ("spec.hostNetwork", "spec.containers.args", "spec.containers.command"),
     },
 )
 PATIENCE: Final = timedelta(minutes=10)
@@ -139,10 +136,9 @@ def _agent(node: Object, cluster: Cluster) -> broken_pods.BrokenPod | None:
 
 def _is_of_network(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod installs a network plugin, or what is said of it names one."""
-    volumes, broken = pod.at("spec", "volumes").items(), broken_pods.of_pod(pod, cluster)
-    paths = (each.at("hostPath", "path").text or "" for each in volumes)
+    broken = broken_pods.of_pod(pod, cluster)
     said = broken.full_words.lower() if broken is not None else ""
-    return any("/cni" in path for path in paths) or "cni" in said or "cidr" in said
+    return node_pods.is_of_network(pod) or "cni" in said or "cidr" in said
 
 
 # --- ranges of pod addresses ----------------------------------------------------------------------

@@ -16,12 +16,15 @@ from typing import Final
 from virt_admit.model.commands import logs_of
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import grouped
 
 READS: Final[Reads] = {
-    POD: ("metadata.ownerReferences", "spec.containers.name", "spec.nodeName", "status.phase")
+    POD: (
+        *("metadata.ownerReferences", "spec.containers.name", "spec.nodeName"),
+        *("spec.volumes.hostPath.path", "status.phase"),
+    )
 }
 PODLESS_READS: Final[Reads] = dict.fromkeys(
     (DEPLOYMENT, STATEFUL_SET), ("status.replicas", "spec.template.spec.containers.name")
@@ -81,6 +84,15 @@ def most_likely(driver: str, named: Iterable[tuple[str, Object]]) -> Object | No
     rated = [(_rating(driver, name), each) for name, each in named]
     best = max(rated, key=lambda each: each[0], default=(0.0, None))
     return best[1] if best[0] > _ENOUGH else None
+
+
+def likely_driver(daemon: str, drivers: Iterable[str]) -> str:
+    """Return which of these CSI drivers a DaemonSet most likely registers, by its name; empty:
+    none.
+    """
+    rated = [(_rating(driver, daemon), driver) for driver in drivers]
+    best = max(rated, key=lambda each: each[0], default=(0.0, ""))
+    return best[1] if best[0] > _ENOUGH else ""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -236,9 +248,33 @@ def of_plugin(plugin: str, pods: Sequence[Object]) -> Object | None:
 
 
 def all_of_plugin(plugin: str, pods: Sequence[Object]) -> Iterator[Object]:
-    """Yield the pods of a network plugin, that which it calls first."""
+    """Yield the pods of a network plugin, that which it calls first: of one that is not known those
+    that mount the folders of plugins and have a word of its name."""
     for known in _OF_PLUGINS.get(plugin, ()):
         yield from (pod for pod in pods if daemon(pod) == known)
+    if plugin not in _OF_PLUGINS:
+        words = frozenset(_WORD.findall(plugin.lower())) - _OF_ALL_PLUGINS
+        for pod in pods:
+            if not words.isdisjoint(_WORD.findall(daemon(pod))) and is_of_network(pod):
+                yield pod
+
+
+_WORD: Final = re.compile(r"[a-z0-9]+")
+_OF_ALL_PLUGINS: Final = frozenset(("cni", "k8s", "kube", "net", "network", "node", "plugin"))
+
+
+def host_paths(spec: Field) -> list[str]:
+    """Return the paths of the host that the spec of a pod mounts."""
+    return [
+        path.rstrip("/")
+        for each in spec["volumes"].items()
+        if (path := each.at("hostPath", "path").text)
+    ]
+
+
+def is_of_network(pod: Object) -> bool:
+    """Return whether a pod mounts the folders of network plugins of its host."""
+    return any("/cni" in path for path in host_paths(pod["spec"]))
 
 
 def daemon(pod: Object) -> str:

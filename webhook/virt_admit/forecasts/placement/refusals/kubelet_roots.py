@@ -128,9 +128,8 @@ def _ready(node: str, cluster: Cluster) -> list[Object]:
     return [each for each in every if each.name != HANDLER and (each.namespace, each.name) in ready]
 
 
-def _paths(daemon: Object) -> Iterator[str]:
-    for volume in daemon.at("spec", "template", "spec", "volumes").items():
-        yield (volume.at("hostPath", "path").text or "").rstrip("/")
+def _paths(daemon: Object) -> list[str]:
+    return node_pods.host_paths(daemon.at("spec", "template", "spec"))
 
 
 def _registering(daemons: Iterable[Object]) -> Iterator[tuple[str, str]]:

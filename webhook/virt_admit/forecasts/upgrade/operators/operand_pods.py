@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Set
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.placement.agents.agent_rollouts import explained
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.placement.refusals import dying_claims
@@ -69,15 +70,8 @@ def first(pods: Iterable[Object], cluster: Cluster) -> BrokenPod | None:
 
     A container that has not been created does not say why: the events of its pod do.
     """
-    found = [_started(each, cluster) for pod in pods if (each := broken_pods.of_pod(pod, cluster))]
+    found = [explained(each, cluster) for pod in pods if (each := broken_pods.of_pod(pod, cluster))]
     return broken_pods.telling(found)
-
-
-def _started(broken: BrokenPod, cluster: Cluster) -> BrokenPod:
-    if broken.why and not broken.uncreated:
-        return broken
-    fault = pod_starts.fault(broken.pod, cluster)
-    return broken if fault is None else broken._replace(why=fault.words, remedy=fault.remedy)
 
 
 def _named(operators: Iterable[Object], named: Set[str], cluster: Cluster) -> Iterator[Object]:

@@ -37,6 +37,7 @@ from virt_admit.forecasts.drain.starts.devices import missing_devices
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.placement import running_launchers, virt_handlers
+from virt_admit.forecasts.placement.agents import standing_agents
 from virt_admit.forecasts.placement.components.drivers import refusing_storage
 from virt_admit.model import certificate_requests, deschedulers
 from virt_admit.model.commands import argument, kubectl, shell, virtctl
@@ -92,6 +93,8 @@ def notes(found: FoundVm, cluster: Cluster, *, migrates: bool) -> Iterator[str]:
         yield from _instance(found.vmi, cluster, migrates=migrates)
         if migrates:
             yield from (each.note for each in component_states.held(cluster) if each.refused)
+        if vmis.migratable(found.vmi) is not False or not vmis.running(found.vmi):
+            yield from standing_agents.of_vmi(found.vmi, cluster)
         yield from _pod(found.vmi, cluster)
         yield from _evicted(found, cluster)
         yield from _moving(found.vmi, cluster)
