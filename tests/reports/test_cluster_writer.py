@@ -83,6 +83,7 @@ def test_reasons_are_those_of_rules_that_there_are():
         "DeletionHeld",
         "NodeRebootHeld",
         "NodeCordonStays",
+        "MachineHealthStale",
         "MachineWithoutNode",
         "NodeUninitialized",
         "NodeWithoutPool",

@@ -11,13 +11,16 @@ from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import PRIORITY_CLASS
 
+BUILT_IN = manifest(
+    "scheduling.k8s.io/v1", "PriorityClass", "system-node-critical", value=2000001000
+)
 GOLD = manifest("scheduling.k8s.io/v1", "PriorityClass", "gold", value=1000)
 ABSENT = "PriorityClass gold does not exist, so the API server refuses each new pod of it"
 
 
 def drained(*more, name="gold", strategy="LiveMigrate", unread=False):
     subject = vmi(spec={"priorityClassName": name, "evictionStrategy": strategy})
-    known = cluster(subject, launcher(), *more)
+    known = cluster(subject, launcher(), BUILT_IN, *more)
     if unread:
         known.unreadable = frozenset([PRIORITY_CLASS.resource])
     return drain_plan.plan(known, "a").nodes[0].forecasts[0]
@@ -44,6 +47,14 @@ def test_a_class_that_exists(more, name):
     assert drained(*more, name=name).outcome is VmOutcome.MIGRATES
 
 
+def test_a_snapshot_without_any_class_was_saved_without_them():
+    subject = vmi(spec={"priorityClassName": "gold"})
+    found = drain_plan.plan(cluster(subject, launcher()), "a").nodes[0].forecasts[0]
+
+    assert found.outcome is VmOutcome.MIGRATES
+    assert list(priority_classes.notes("a", Snapshot([pod("web", "ReplicaSet")], ["*"]))) == []
+
+
 def test_classes_that_cannot_be_read_decide_nothing():
     assert drained(unread=True).outcome is VmOutcome.UNKNOWN
     assert drained(unread=True, name="").outcome is VmOutcome.MIGRATES
@@ -53,7 +64,7 @@ def test_a_vm_that_is_off():
     machine = vm()
     template = machine.data["spec"].setdefault("template", {}).setdefault("spec", {})
     template["priorityClassName"] = "gold"
-    assert ABSENT in next_starts.problem(machine, Snapshot([machine], ["*"])).reason
+    assert ABSENT in next_starts.problem(machine, Snapshot([machine, BUILT_IN], ["*"])).reason
     assert ABSENT not in str(next_starts.problem(machine, Snapshot([machine, GOLD], ["*"])))
 
 
@@ -72,9 +83,9 @@ def test_other_pods_that_a_drain_evicts_for_good():
         pod("old", "ReplicaSet", "system-node-critical"),
         pod("far", "ReplicaSet", on="b"),
     ]
-    assert list(priority_classes.notes("a", Snapshot(pods, ["*"]))) == [
+    assert list(priority_classes.notes("a", Snapshot([*pods, BUILT_IN], ["*"]))) == [
         "shop/web would not be made again once evicted: PriorityClass gold does not exist. Create "
         "it before the drain."
     ]
-    assert list(priority_classes.notes("a", Snapshot([*pods, GOLD], ["*"]))) == []
+    assert list(priority_classes.notes("a", Snapshot([*pods, BUILT_IN, GOLD], ["*"]))) == []
     assert list(priority_classes.notes("a", Snapshot(pods, ["pods"]))) == []

@@ -1,8 +1,10 @@
 """Pods whose PriorityClass does not exist: the API server refuses each new one.
 
-Those that run keep their priority, so nothing shows it before they have to be made again. Source:
-kubernetes/kubernetes:plugin/pkg/admission/priority/admission.go#admitPod. The API server makes the
-classes with the prefix ``system-`` itself.
+Those that run keep their priority, so nothing shows it before they have to be made again. The API
+server makes the classes with the prefix ``system-`` itself: a snapshot without these holds no
+classes, whatever it says of its kinds. Sources:
+kubernetes/kubernetes:plugin/pkg/admission/priority/admission.go#admitPod,
+:pkg/registry/scheduling/rest/storage_scheduling.go#AddSystemPriorityClasses.
 """
 
 from __future__ import annotations
@@ -39,10 +41,14 @@ def problem(obj: Object, cluster: Cluster) -> Problem | None:
     name = vms.vmi_spec(obj)["priorityClassName"].text or ""
     if not name or name.startswith(_BUILT_IN):
         return None
-    if cluster.get(PRIORITY_CLASS, "", name) is not None:
+    if cluster.get(PRIORITY_CLASS, "", name) is not None or not _holds_classes(cluster):
         return None
     reason = f"PriorityClass {name} does not exist, so the API server refuses each new pod of it"
     return Problem(reason, pod_refusals.without_class(obj, name, cluster), ProblemCause.NOT_CREATED)
+
+
+def _holds_classes(cluster: Cluster) -> bool:
+    return any(each.name.startswith(_BUILT_IN) for each in cluster.known(PRIORITY_CLASS))
 
 
 def absent(obj: Object, cluster: Cluster) -> Problem | None:
@@ -63,7 +69,7 @@ def notes(node: str, cluster: Cluster) -> Iterator[str]:
 def _unmade(cluster: Cluster) -> Mapping[str, Mapping[str, Sequence[str]]]:
     """Return the pods of controllers that no drain leaves alone, by node and by absent class."""
     found: dict[str, dict[str, list[str]]] = {}
-    for pod in cluster.known(POD):
+    for pod in cluster.known(POD) if _holds_classes(cluster) else ():
         name, owner = pod.at("spec", "priorityClassName").text or "", pod.controller
         if not name or name.startswith(_BUILT_IN) or owner is None or pod.ended:
             continue
