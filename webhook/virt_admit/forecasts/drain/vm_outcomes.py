@@ -175,12 +175,9 @@ def forecast(vmi: Object, cluster: Cluster) -> Forecast:
     Never raises: ``UNKNOWN`` if data is missing.
     """
     soon = starting_guests.as_it_will_run(vmi, cluster)
-    of = soon or vmi
-    state = vm_states.of(of, cluster)
-    found = _forecast(of, state, cluster, _finder(of, state, cluster))
-    if soon is None:
-        return found
-    return replace(found, reason=f"{starting_guests.words(vmi, cluster)}; {found.reason}")
+    state = vm_states.of(soon or vmi, cluster)
+    found = _forecast(soon or vmi, state, cluster, _finder(soon or vmi, state, cluster))
+    return replace(found, reason=starting_guests.told(found.reason, soon, cluster))
 
 
 def asked_migration(vmi: Object, cluster: Cluster, *, updated: bool = False) -> Forecast:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.budgets import static_pods, waiting_pods
+from virt_admit.forecasts.drain.budgets import waiting_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     OperatorAnswer,
     PodEviction,
@@ -21,6 +21,7 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     node_of,
     selected_labels,
 )
+from virt_admit.forecasts.placement.starts import static_pods
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import nodes
@@ -99,7 +100,7 @@ def _down(component: str, guards: Sequence[Object], eviction: PodEviction) -> Op
     away = [name for name in down if not is_schedulable(name, eviction.cluster)]
     if gone.issuperset(down) and away == down:
         return _of_removed(guards, eviction)
-    if motion := static_pods.motion(component, guards, eviction):
+    if motion := static_pods.motion(component, guards, eviction.cluster):
         return OperatorAnswer(Way.WAITS, f"{motion}, and {_LIMIT}")
     reason = f"{component} on {names(down)} is not ready, and {_LIMIT}"
     leaving = {on: machine for on, machine in _leaving(eviction.cluster).items() if on in down}

@@ -86,9 +86,15 @@ def as_it_will_run(vmi: Object, cluster: Cluster) -> Object | None:
     return Object({**vmi.data, "status": runs}, vmi.namespace)
 
 
-def words(vmi: Object, cluster: Cluster) -> str:
-    """Return for how long a VMI has been starting."""
-    return f"has been starting{clock.lasts(clock.age(vmi, cluster))}, for which a drain waits"
+def told(reason: str, soon: Object | None, cluster: Cluster) -> str:
+    """Return what becomes of a VMI, and before that for how long it has been starting.
+
+    ``soon``: as it will run. None: it does not just start.
+    """
+    if soon is None:
+        return reason
+    lasts = clock.lasts(clock.age(soon, cluster))
+    return f"has been starting{lasts}, for which a drain waits; {reason}"
 
 
 def _starts(vmi: Object) -> bool:

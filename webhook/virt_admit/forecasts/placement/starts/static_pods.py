@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.budgets.operator_eviction import PodEviction, node_of
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -56,7 +55,7 @@ _ROLLS: Final = "NodeInstaller"
 """What a ClusterOperator names while nodes are not at its latest revision."""
 
 
-def motion(component: str, guards: Sequence[Object], eviction: PodEviction) -> str:
+def motion(component: str, guards: Sequence[Object], cluster: Cluster) -> str:
     """Return that guards are not ready only as their operator rolls a revision out to their node,
     or has just made them again; empty: for another reason, or for longer than that takes.
 
@@ -64,8 +63,8 @@ def motion(component: str, guards: Sequence[Object], eviction: PodEviction) -> s
     """
     if len(guards) != 1:
         return ""
-    guard, cluster = guards[0], eviction.cluster
-    on = node_of(guard)
+    guard = guards[0]
+    on = guard.at("spec", "nodeName").text or ""
     node, own = (
         find(cluster, NODE, "", on),
         find(cluster, POD, guard.namespace, f"{component}-{on}"),
