@@ -236,45 +236,40 @@ def groups() -> Healthy:
     return Healthy("pools-and-types", source, snapshot(items), NODES, outcomes)
 
 
-def starting() -> Healthy:
-    items = plain()
-    new = machine(
-        "fresh", "w1", strategy="LiveMigrateIfPossible", disks=["fresh"], migratable=None, age=0
-    )
-    vmi, launcher = new[1], new[2]
-    vmi["status"]["phase"] = "Scheduled"
-    vmi["status"]["conditions"] = [
-        {
-            "type": "Ready",
-            "status": "False",
-            "reason": "GuestNotRunning",
-            "lastTransitionTime": ago(seconds=20),
-        }
+def begun(name: str, on: str, phase: str, **fields: object) -> list[Object]:
+    """Return a VM that started 20 seconds ago. KubeVirt writes its node from Scheduled on."""
+    vm, vmi, launcher = machine(name, on, disks=[name], migratable=None, age=0, **fields)
+    status = vmi["status"]
+    status |= {"phase": phase, "conditions": conditions(Ready=False)}
+    known = {"Pending", "Scheduling", phase}
+    status["phaseTransitionTimestamps"] = [
+        each for each in status["phaseTransitionTimestamps"] if each["phase"] in known
     ]
-    vmi["status"]["phaseTransitionTimestamps"] = vmi["status"]["phaseTransitionTimestamps"][:3]
-    new[0]["status"] = {
+    vm["status"] = {
         "created": True,
         "printableStatus": "Starting",
         "conditions": conditions(Ready=False),
     }
     launcher["metadata"]["creationTimestamp"] = ago(seconds=58)
-    items += (
-        new
-        + claim("fresh")
-        + machine("web", "w2", strategy="LiveMigrate", disks=["web"])
-        + claim("web")
-    )
+    if phase == "Scheduling":
+        del status["nodeName"]
+        launcher["status"] |= {"phase": "Pending", "conditions": conditions(Ready=False)}
+    return [vm, vmi, launcher]
+
+
+def starting() -> Healthy:
+    items = plain()
+    items += begun("fresh", "w1", "Scheduled", strategy="LiveMigrateIfPossible")
+    items += begun("soon", "w1", "Scheduling", strategy="LiveMigrate")
+    items += begun("next", "w2", "Scheduled", strategy="LiveMigrate")
+    items += machine("web", "w2", strategy="LiveMigrate", disks=["web"])
+    items += [each for name in ("fresh", "soon", "next", "web") for each in claim(name)]
     source = (
         "kubevirt/kubevirt:…/pod-eviction-admitter.go#admitLauncherPod (LiveMigrateIfPossible "
-        "passes until the condition is True)"
+        "passes until the condition is True, LiveMigrate is refused until then)"
     )
-    return Healthy(
-        "just-starting",
-        source,
-        snapshot(items),
-        NODES,
-        {"fresh": "restarts elsewhere", "web": "migrates"},
-    )
+    outcomes = {"fresh": "restarts elsewhere", "soon": "migrates", "next": "migrates"}
+    return Healthy("just-starting", source, snapshot(items), NODES, outcomes | {"web": "migrates"})
 
 
 def importing() -> Healthy:

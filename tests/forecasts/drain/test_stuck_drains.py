@@ -22,6 +22,7 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states import vm_states
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.objects import Object
 
 
 def drain(snapshot, of, output):
@@ -131,6 +132,17 @@ def test_flags_of_taints_and_foreign_migrations():
     assert "a person or another program asked for migration" in marked.reason
     del foreign[0].data["status"]["evacuationNodeName"]
     assert row(cluster(*foreign)).state.flags == (Flag.FOREIGN,)
+
+
+def test_a_vm_that_arrives_with_copies_of_its_disks_takes_its_time():
+    copied, *others = CASES["running"][1]
+    names = {"sourcePVCInfo": {"claimName": "old"}, "destinationPVCInfo": {"claimName": "new"}}
+    status = copied.data["status"] | {"migratedVolumes": [{"volumeName": "root"} | names]}
+    changes = {"type": "VolumesChange", "status": "True"}
+    status["conditions"] = [*status.get("conditions", ()), changes]
+    snapshot = cluster(Object({**copied.data, "status": status}), *others)
+    (found,) = drain_plan.plan(snapshot, "b").nodes[0].visitors
+    assert "arrives from a, then has to leave again" in found.reason
 
 
 def test_a_vm_that_arrives_is_listed_on_its_target_and_counted_on_its_source():

@@ -311,9 +311,24 @@ def test_work_that_is_under_way_is_not_wrong():
     assert said(disk(status={"conditions": [given]})) == []
 
 
+STORAGE = condition("Ready", "False", "", "no virtual machines are ready for storage migration")
+
+
+def moves(*running):
+    """A plan that moves the disks of VMs to other storage."""
+    kind, version = "VirtualMachineStorageMigrationPlan", "migrations.kubevirt.io/v1alpha1"
+    status = {"conditions": [STORAGE], "inProgressMigrations": [{"name": each} for each in running]}
+    return manifest(version, kind, "fin-to-ceph", "fin", status=status)
+
+
+def test_a_plan_that_has_begun_with_none_of_its_vms():
+    assert said(moves()) == [f"Ready is False: {STORAGE['message']}"]
+
+
 @pytest.mark.parametrize(
     "obj",
     [
+        moves("erp-db"),
         disk(
             status={
                 "conditions": [

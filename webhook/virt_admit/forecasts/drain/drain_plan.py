@@ -25,6 +25,7 @@ from virt_admit.forecasts.drain.control import control_path, held_operators, ove
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
 from virt_admit.forecasts.drain.room import crowded_vms
+from virt_admit.forecasts.drain.starting.starting_guests import on_node
 from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.targets import closed_targets
@@ -49,7 +50,6 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.kubevirt.instances.vmis import occupied, on_node
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import cluster_updates, updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate
@@ -274,7 +274,7 @@ def _closed(plans: Sequence[NodePlan], cluster: Cluster) -> tuple[ClosedTarget, 
 
 def node_names(cluster: Cluster) -> list[str]:
     """Return the names of the nodes that are known or that VMs name."""
-    return sorted({*each(cluster, NODE, _name), *occupied(cluster)})
+    return sorted({*each(cluster, NODE, _name), *vmis.occupied(cluster)})
 
 
 def node_plan(name: str, cluster: Cluster) -> NodePlan:

@@ -30,7 +30,7 @@ from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.remediation.ends import left_power_offs, stale_verdicts
 from virt_admit.model import deschedulers, machine_nodes, machine_pools
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, cached, gather
 from virt_admit.model.kubernetes.kinds import (
@@ -279,7 +279,23 @@ def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
     """
     risk = control_plane.reboot_risk(node.name, cluster)
     if risk is not None:
-        yield f"{risk.reason}; a drain alone does not stop it. {risk.remedy}"
+        remedy = _until_back(node.name, cluster) or risk.remedy
+        yield f"{risk.reason}; a drain alone does not stop it. {remedy}"
+
+
+def _until_back(name: str, cluster: Cluster) -> str:
+    """Return which nodes are to be waited for before the reboot of another one, as they are being
+    rebooted on purpose and nothing else is a risk; empty: more has to be done.
+    """
+    back = [
+        each
+        for each in control_plane.members(cluster)
+        if node_health.silence_now(each, cluster) and awaited_return.is_planned(each, cluster)
+    ]
+    if not back or control_plane.reboot_risk(name, cluster, back) is not None:
+        return ""
+    wait = f"Wait until {names(back)} {'are' if len(back) > 1 else 'is'} back from the reboot first"
+    return typed(wait, kubectl("describe", NODE, back[0]))
 
 
 class HeldDeletion(NamedTuple):
@@ -423,6 +439,7 @@ def not_reporting(cluster: Cluster) -> Iterator[str]:
         silent, update = node_health.silent_for(node.name, cluster), updates.get(node.name)
         reboots = update is not None and update.phase in node_phases.EMPTIED
         reboots = reboots and awaited_return.overdue(node.name, cluster) is None
+        reboots = reboots or awaited_return.is_planned(node.name, cluster)
         if silent and not reboots and machine_nodes.CAPI_OWNER not in node.annotations:
             yield f"node {node.name} {silent}"
 

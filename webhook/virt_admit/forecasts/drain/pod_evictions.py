@@ -24,6 +24,7 @@ from virt_admit.forecasts.drain.budgets import (
 )
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
 from virt_admit.forecasts.drain.endless import returning_pods
+from virt_admit.forecasts.drain.starting import starting_guests
 from virt_admit.forecasts.drain.states import dying_pods, ending_pods, pod_finalizers, stuck_starts
 from virt_admit.forecasts.placement import unserved_volumes
 from virt_admit.forecasts.remediation import awaited_return
@@ -40,6 +41,7 @@ from virt_admit.model.remediation import etcd_guard
 
 READS: Final = union(
     launcher_pods.READS,
+    starting_guests.READS,
     operator_budgets.READS,
     unhealthy_pods.READS,
     stuck_starts.READS,
@@ -257,7 +259,8 @@ def obstacle(pod: Object, cluster: Cluster) -> Blocker | Wait | None:
         if not launcher_pods.lost_its_vmi(pod, cluster):
             if (starting := _starting(pod, cluster)) is not None:
                 return starting
-            if not launcher_pods.goes_before_its_guest(pod, cluster):
+            goes = launcher_pods.goes_before_its_guest(pod, cluster)
+            if not goes and starting_guests.of_pod(pod, cluster) is None:
                 launcher_pods.require_known_guest(pod, cluster)
             return None
         vmi = pod.annotations[launcher_pods.DOMAIN]

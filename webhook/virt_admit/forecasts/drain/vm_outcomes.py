@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import (
@@ -23,6 +23,7 @@ from virt_admit.forecasts.drain import (
 )
 from virt_admit.forecasts.drain.budgets import mutual_drains
 from virt_admit.forecasts.drain.guests import changed_disks, ending_guests, paused_guests
+from virt_admit.forecasts.drain.starting import starting_guests
 from virt_admit.forecasts.drain.states import (
     dying_pods,
     lost_launchers,
@@ -58,6 +59,7 @@ READS: Final = union(
     vm_states.READS,
     lost_launchers.READS,
     ending_guests.READS,
+    starting_guests.READS,
     vm_problems.READS,
     harvester_maintenance.READS,
     removed_operators.READS,
@@ -172,8 +174,10 @@ def forecast(vmi: Object, cluster: Cluster) -> Forecast:
 
     Never raises: ``UNKNOWN`` if data is missing.
     """
-    state = vm_states.of(vmi, cluster)
-    return _forecast(vmi, state, cluster, _finder(vmi, state, cluster))
+    soon = starting_guests.as_it_will_run(vmi, cluster)
+    state = vm_states.of(soon or vmi, cluster)
+    found = _forecast(soon or vmi, state, cluster, _finder(soon or vmi, state, cluster))
+    return replace(found, reason=starting_guests.told(found.reason, soon, cluster))
 
 
 def asked_migration(vmi: Object, cluster: Cluster, *, updated: bool = False) -> Forecast:

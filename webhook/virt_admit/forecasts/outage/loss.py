@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from virt_admit.forecasts.drain.starting import starting_guests
 from virt_admit.forecasts.placement import candidates, running_launchers, virt_handlers
 from virt_admit.forecasts.placement.components import node_drivers
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, gather
@@ -15,7 +16,6 @@ from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, names
 from virt_admit.model.remediation import control_plane
 from virt_admit.model.scheduler.filters import FilterPipeline
@@ -24,7 +24,10 @@ from virt_admit.model.scheduler.preemption import Preemption
 from virt_admit.model.scheduler.snapshot import Node
 
 READS: Final[Reads] = union(
-    control_plane.READS, virt_handlers.READS, {POD: ("metadata.ownerReferences",)}
+    control_plane.READS,
+    virt_handlers.READS,
+    starting_guests.READS,
+    {POD: ("metadata.ownerReferences",)},
 )
 
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -125,7 +128,7 @@ class Loss:
         """Return the known VMIs on a node."""
         found: list[Object] = []
         with contextlib.suppress(Unseen):  # after those that are known; the forecast says it
-            found.extend(vmis.on_node(self.cluster, node))
+            found.extend(starting_guests.on_node(self.cluster, node))
         return tuple(found)
 
     @functools.cached_property

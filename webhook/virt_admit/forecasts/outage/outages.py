@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions, selection
 from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.starting import starting_guests
 from virt_admit.forecasts.outage import health_actors, loss, lost_vms, start_capacity, time_parts
 from virt_admit.forecasts.outage.checks import check_controllers
 from virt_admit.forecasts.outage.control import owner_turns
@@ -260,7 +261,12 @@ def outage(nodes: Iterable[str], cluster: Cluster) -> Outage:
     watched = {name: health_actors.coverage(name, lost) for name in lost.nodes}
     found = lost_vms.lost_vms(lost, watched)
     rows = tuple(sorted(found.vms, key=_rank))
-    pods = (pod for name in lost.nodes for pod in entry(cluster, evicted_pods.by_node, name) or ())
+    pods = (
+        pod
+        for name in lost.nodes
+        for pod in entry(cluster, evicted_pods.by_node, name) or ()
+        if starting_guests.of_pod(pod, cluster) is None
+    )
     unread = (*cluster.cached(_unread_kinds), *launcher_pods.unknown_guests(pods, cluster))
     doubts = [what for vm in rows for what in vm.unseen]
     doubts += found.room.unseen if found.room.fits is not True else ()

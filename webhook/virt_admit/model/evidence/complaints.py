@@ -101,6 +101,7 @@ FIELDS: Final = (
         "status.currentState",
         "status.nodeName",
         "status.readyReplicas",
+        "status.inProgressMigrations",
     ),
     *(
         f"status.{each}"

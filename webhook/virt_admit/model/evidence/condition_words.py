@@ -67,6 +67,10 @@ _EXPECTED: Final = frozenset(
 """Reasons of conditions that follow from what an administrator does,
 or from what another object reports.
 """
+_ALL_BEGUN: Final = "no virtual machines are ready for storage migration"
+"""Of a VirtualMachineStorageMigrationPlan that moves all its VMs, until the last one is done
+(kubevirt/kubevirt-migration-controller:internal/controller/storagemigplan/controller.go).
+"""
 _NO_LOG: Final = ("LogReady", "Disabled")
 """Type and reason of the condition of Harvester's Upgrade without logEnabled."""
 FAILED: Final = "Error"
@@ -102,4 +106,5 @@ def is_usual(kind: str, reason: str, message: str, obj: Object) -> bool:
         or reason.endswith(("InProgress", "Successful"))
         or message in EMPTY
         or kind in _UNUSED
+        or (message == _ALL_BEGUN and obj.at("status", "inProgressMigrations", 0).present)
     )

@@ -149,7 +149,7 @@ def _of_objects(group: list[ReportRow]) -> ReportRow:
     first, *others = group
     if not others:
         return first
-    message = _VMS.sub("its VMs", first.message) if first.rule in _VMS_COUNTED else first.message
+    message = _VMS.sub("VMs on it", first.message) if first.rule in _VMS_COUNTED else first.message
     alike = tuple(each for row in others for each in (row.result.called, *row.alike))
     return first._replace(alike=(*first.alike, *alike), message=message)
 

@@ -12,6 +12,7 @@ from typing import Final
 from virt_admit.forecasts.drain.budgets import (
     evicted_pods,
     eviction_policy,
+    guard_budgets,
     longhorn_budgets,
     operator_budgets,
     pod_budgets,
@@ -116,6 +117,8 @@ def _never(pod: Object, budget: Object, never: str, choice: str, cluster: Cluste
 
 def _refused(budget: Object, answer: OperatorAnswer, cluster: Cluster) -> Blocker:
     now, since = answer.way is Way.NOW, pod_budgets.refuses_since(budget)
+    if guard_budgets.is_guard(budget) and since == budget.created:
+        since = None  # it allowed one once the control plane had been installed
     # a budget of Longhorn allows none for as long as it exists
     counts = now and not answer.awaits and not longhorn_budgets.is_instance_manager(budget)
     lasting = pod_budgets.lasting(since, cluster) if counts else ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.budgets import waiting_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     OperatorAnswer,
     PodEviction,
@@ -20,6 +21,7 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     node_of,
     selected_labels,
 )
+from virt_admit.forecasts.placement.starts import static_pods
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import nodes
@@ -34,6 +36,8 @@ from virt_admit.model.remediation.etcd_guard import ETCD
 READS: Final[Reads] = union(
     machine_nodes.READS,
     control_plane.READS,
+    static_pods.READS,
+    waiting_pods.READS,
     {NODE: ("metadata.labels", "spec.unschedulable"), MACHINE: ()},
 )
 
@@ -80,6 +84,8 @@ def guard(eviction: PodEviction) -> OperatorAnswer:
     cordoned = [name for name in bare if not is_schedulable(name, eviction.cluster)]
     if cordoned:
         return _bare(cordoned, eviction.cluster)
+    if returned := static_pods.returned(bare, component, eviction.cluster):
+        return OperatorAnswer(Way.WAITS, f"{returned}, and {_LIMIT}")
     where = names(bare) or "another control-plane node"
     reason = f"{component} has no guard on {where}, and {_LIMIT}"
     return OperatorAnswer(
@@ -94,6 +100,8 @@ def _down(component: str, guards: Sequence[Object], eviction: PodEviction) -> Op
     away = [name for name in down if not is_schedulable(name, eviction.cluster)]
     if gone.issuperset(down) and away == down:
         return _of_removed(guards, eviction)
+    if motion := static_pods.motion(component, guards, eviction.cluster):
+        return OperatorAnswer(Way.WAITS, f"{motion}, and {_LIMIT}")
     reason = f"{component} on {names(down)} is not ready, and {_LIMIT}"
     leaving = {on: machine for on, machine in _leaving(eviction.cluster).items() if on in down}
     if leaving:
@@ -157,6 +165,9 @@ def _bare(cordoned: Sequence[str], cluster: Cluster) -> OperatorAnswer:
     """
     reason = f"{names(cordoned)} is cordoned and without its guard, and {_LIMIT}"
     deleted = {on: machine for on, machine in _leaving(cluster).items() if on in cordoned}
+    updated = [by for name in cordoned if (by := waiting_pods.updater(name, cluster))]
+    if not deleted and len(updated) == len(cordoned):
+        return _updated(cordoned, updated, reason, cluster)
     if not deleted:
         finish = f"Finish the maintenance of {names(cordoned)} first"
         return OperatorAnswer(
@@ -168,6 +179,22 @@ def _bare(cordoned: Sequence[str], cluster: Cluster) -> OperatorAnswer:
         kubectl("describe", MACHINE, first, space),
     )
     return OperatorAnswer(Way.NOW, f"{reason}. {_deleted(deleted)}", remedy)
+
+
+def _updated(
+    cordoned: Sequence[str], updated: Sequence[str], reason: str, cluster: Cluster
+) -> OperatorAnswer:
+    """Return that what updates cordoned nodes uncordons them itself, with which the guards return:
+    that is to be waited for, and not done by hand.
+    """
+    back = f"{names(cordoned)} {'are' if len(cordoned) > 1 else 'is'} back"
+    soon = waiting_pods.rebooters(cordoned, cluster)
+    them = "them" if len(cordoned) > 1 else "it"
+    by = soon or f"{names(dict.fromkeys(updated))} updates {them}"
+    reason = f"{reason}. That ends once {back}: {by}"
+    return OperatorAnswer(
+        Way.NOW, reason, f"Wait until {back}.", tuple(cordoned), passes=bool(soon)
+    )
 
 
 def _deleted(machines: Mapping[str, str]) -> str:

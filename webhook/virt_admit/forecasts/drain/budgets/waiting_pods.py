@@ -20,7 +20,7 @@ from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, PDB, POD
+from virt_admit.model.kubernetes.kinds import DAEMON_SET, HCO, KUBEVIRT, NODE, PDB, POD
 from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -29,7 +29,7 @@ from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import cordoners, updaters
-from virt_admit.model.node_updates.node_phases import IN_FLIGHT, Phase
+from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, Phase
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.controller_taints import MEDIK8S
@@ -245,7 +245,7 @@ def returning(
     if not waiting or not pod_budgets.suffices(budget, len(waiting)):
         return None
     nodes = tuple(sorted({node for node, _ in waiting}))
-    by = dict.fromkeys(_updater(node, cluster) for node in nodes)
+    by = dict.fromkeys(updater(node, cluster) for node in nodes)
     return Returning(
         nodes, tuple(name for _, name in waiting), names(by), rebooters(nodes, cluster)
     )
@@ -263,7 +263,7 @@ def _home(pod: Object, of_waiting: Waiting[str], cluster: Cluster) -> str:
     """
     on = pod.at("spec", "nodeName").text
     if on:
-        return on if _updater(on, cluster) and not _is_ready(on, cluster) else ""
+        return on if updater(on, cluster) and not _is_ready(on, cluster) else ""
     return of_waiting.of(pod, cluster)
 
 
@@ -280,7 +280,7 @@ def _home_of_waiting(pod: Object, cluster: Cluster) -> str:
 def _updated(cluster: Cluster) -> tuple[str, ...]:
     """Return the nodes that something updates and brings back."""
     nodes = sorted(candidates.scheduler(cluster).state.nodes)
-    return tuple(name for name in nodes if _updater(name, cluster))
+    return tuple(name for name in nodes if updater(name, cluster))
 
 
 def _is_ready(name: str, cluster: Cluster) -> bool:
@@ -288,7 +288,7 @@ def _is_ready(name: str, cluster: Cluster) -> bool:
     return node is not None and node.is_true("Ready")
 
 
-def _updater(name: str, cluster: Cluster) -> str:
+def updater(name: str, cluster: Cluster) -> str:
     """Return what updates a node and brings it back, if that takes no longer than usual; empty:
     nothing certainly does.
     """
@@ -302,10 +302,12 @@ def _updater(name: str, cluster: Cluster) -> str:
 
 
 def _rebooter(name: str, cluster: Cluster) -> str:
-    """Return what reboots a node that is not Ready, and since when; empty: nothing does, or for
-    longer than a reboot takes.
+    """Return what reboots a node that is not Ready, or ends its update, and since when; empty:
+    nothing does, or for longer than a reboot takes.
     """
     node = find(cluster, NODE, "", name)
+    if node is not None and (update := _ending_update(node, cluster)):
+        return update
     cordon = (
         cordoners.of_node(node, cluster)
         if node is not None and not _is_ready(name, cluster)
@@ -325,6 +327,25 @@ def _rebooter(name: str, cluster: Cluster) -> str:
         if lasts is not None and lasts <= _REBOOT
         else ""
     )
+
+
+def _ending_update(node: Object, cluster: Cluster) -> str:
+    """Return what updates a node that is drained and Ready, before its reboot or after it, and
+    since when; empty: nothing does, or for longer than usual. It uncordons the node itself.
+    """
+    update = updaters.of_nodes(cluster).get(node.name)
+    if update is None or update.phase not in EMPTIED or not node.is_true("Ready"):
+        return ""
+    if node.name in updaters.maintenances(cluster) and update.kind != DAEMON_SET.kind:
+        return ""  # its administrator ends it
+    by = f"{update.kind} {update.name}"
+    again = clock.since(node.condition("Ready")["lastTransitionTime"].text, cluster)
+    if again is not None and again <= _REBOOT:
+        return f"{by}, which ends its update (Ready again for {clock.duration(again)})"
+    lasts = clock.elapsed(update.since, cluster)
+    if lasts is not None and lasts <= _REBOOT:
+        return f"{by}, which has been updating it for {clock.duration(lasts)}"
+    return ""
 
 
 _REBOOTING: Final = ("Plan ", "Talos")

@@ -131,8 +131,10 @@ def _of_flags(case: Case, effect: StateEffect) -> Iterator[str]:
     found = case.found
     if Flag.ARRIVING in found.flags:
         arrives = effect is StateEffect.WAITS and found.placed
+        # a copy of disks takes minutes or hours
+        soon = "" if Flag.COPYING in found.flags else " in a moment"
         yield (
-            f"it arrives from {found.source} in a moment, then has to leave again"
+            f"it arrives from {found.source}{soon}, then has to leave again"
             if arrives
             else f"if it arrives from {found.source} after all, it has to leave again"
         )

@@ -1,0 +1,1 @@
+"""VMs whose start has just begun."""
