@@ -233,3 +233,24 @@ def test_another_node_at_once_is_a_hint_only_if_its_vms_find_room(
     found = [each.setting for each in savings.faster(given, simulate(given))]
 
     assert found == hints
+
+
+def test_a_vm_without_room_elsewhere_starts_when_its_node_is_back() -> None:
+    """Contract: what is only shut down is no stop."""
+    big = vm("big", "a", gib=30, migrates=False)
+    other = vm("other", "b", gib=20, migrates=False)
+    outcome = simulate(replace(world([big, other], "ab"), reboot=600))
+
+    assert outcome.stops == {}
+    assert outcome.ended.keys() == {"a", "b"}
+    assert outcome.off == frozenset()
+    assert outcome.moves == {"shop/big": 1, "shop/other": 1}
+    assert outcome.waited["shop/big"] == 600
+
+
+def test_a_vm_that_finds_no_room_until_the_end_is_off() -> None:
+    big = vm("big", "a", gib=30, migrates=False)
+    large = replace(big, pod=replace(big.pod, requests={"cpu": 100, "memory": 40 * GIB}))
+    outcome = simulate(world([large], "ab"))
+
+    assert (outcome.stops, outcome.off) == ({}, {"shop/big"})

@@ -39,12 +39,19 @@ class Outcome:
     """VMs that are lost with their nodes, as the time of a drain ends: the node, and why they are
     still there.
     """
+    waited: dict[str, int] = field(default_factory=dict)
+    """The seconds for which VMs that were shut down or lost found no room to start again."""
     off: frozenset[str] = frozenset()
-    """Those of them that have not found room to start again."""
+    """Those that have found none until the end."""
     exhausted: bool = False
     """Whether the bound in events was reached."""
     crowded: bool = False
     """Whether a VM had to wait for room on another node."""
+
+    def start(self, vm: str, waited: int) -> None:
+        """Note that a VM has started again after some seconds without room."""
+        self.moves[vm] = self.moves.get(vm, 0) + 1
+        self.waited[vm] = self.waited.get(vm, 0) + waited
 
     @property
     def seconds(self) -> int:

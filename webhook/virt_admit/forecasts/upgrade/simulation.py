@@ -144,13 +144,13 @@ class _Run:
         """VMs whose migration failed and is repeated later."""
         self._failures: dict[str, int] = {}
         self._rechecks: set[str] = set()
-        """Nodes whose next look at their queue is already an event."""
+        """Nodes whose next look at their queue is an event."""
         self._moving: set[str] = set()
         """VMs whose migration had begun at the beginning and has not ended."""
         self._due: set[str] = set()
         """Nodes that are drained until a time-out, so that nothing there stops the roll-out."""
-        self._lost: dict[str, Vm] = {}
-        """VMs that were lost with such a node, and have found no room to start again."""
+        self._off: dict[str, tuple[Vm, int]] = {}
+        """VMs that were shut down or lost and have no room to start again, and since when."""
         self._at_work = 0
         """Moves, restarts and reboots under way: while there is one, something may still change."""
 
@@ -171,7 +171,7 @@ class _Run:
             self._retry_waiting()
             self._start_nodes()
             self._start_moves()
-        self.outcome.off = frozenset(self._lost)
+        self.outcome.off = frozenset(self._off)
         return self.outcome
 
     def _after(self, seconds: int, act: Callable[[], None]) -> None:
@@ -302,34 +302,38 @@ class _Run:
         self._targets.leave(vm.pod, vm.node)
         del self._on_node[vm.node][vm.name]
         if not vm.stays_off:
-            self._lost[vm.name] = vm
+            self._start(vm, self.now)
 
     def _updated(self, node: str) -> None:
         self._at_work -= 1
         self.outcome.ended[node] = self.now
         self._busy[self._pool_of[node]] -= 1
         self._targets.open(node)
+        self._start_those_off()
         self.progress(len(self.outcome.ended))
 
     # --- VMs
 
     def _restarted(self, vm: Vm) -> None:
-        """A VM was shut down, and starts on another node if its run strategy says so and one has
-        room.
-        """
+        """A VM was shut down, and starts again if its run strategy says so, on a node with room."""
         self._at_work -= 1
         self._targets.leave(vm.pod, vm.node)
         del self._on_node[vm.node][vm.name]
         if not vm.stays_off:
-            target = self._targets.choose(vm.pod)
-            if target:
-                self._arrive(vm, target)
-            else:
-                self.outcome.stops.setdefault(
-                    vm.node, f"{vm.name}: no other node has room for it to start"
-                )
-            self.outcome.moves[vm.name] = self.outcome.moves.get(vm.name, 0) + 1
+            self._start(vm, self.now)
         self._finish_if_empty(vm.node)
+
+    def _start(self, vm: Vm, since: int) -> None:
+        """Start a VM that is off since some second on a node that has room, if one has."""
+        self._off[vm.name] = vm, since
+        if target := self._targets.choose(vm.pod):
+            del self._off[vm.name]
+            self.outcome.start(vm.name, self.now - since)
+            self._arrive(vm, target)
+
+    def _start_those_off(self) -> None:
+        for vm, since in list(self._off.values()):
+            self._start(vm, since)
 
     def _arrive(self, vm: Vm, target: str) -> None:
         self._targets.enter(vm.pod, target)
@@ -418,6 +422,8 @@ class _Run:
         self._on_node.setdefault(target, {})[vm.name] = moved
         if target in self._queues:
             self._queues[target].append(moved)
+        if vm.node not in self._queues:
+            self._start_those_off()
         self._finish_if_empty(vm.node)
 
     def _release(self, vm: Vm) -> None:
@@ -428,11 +434,6 @@ class _Run:
         for vm in list(self._waiting.values()):
             if self._try(vm):
                 del self._waiting[vm.name]
-        for vm in list(self._lost.values()):
-            if target := self._targets.choose(vm.pod):
-                del self._lost[vm.name]
-                self.outcome.moves[vm.name] = self.outcome.moves.get(vm.name, 0) + 1
-                self._arrive(vm, target)
 
     def _timed_out(self, vm: Vm) -> None:
         """The target pod was unschedulable for too long:

@@ -5,7 +5,7 @@ and how long the guest is down or paused in all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from virt_admit.forecasts.drain import migration_doubts, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import Plan
@@ -47,6 +47,9 @@ class VmMoves:
     """When the VM stays off although its node comes back; empty: it does not."""
     risk: VmRisk | None = None
     """What a drain may do to its guest, as ``drain`` says. None: nothing is known."""
+    without_room: int | None = 0
+    """For how many seconds no node has room to start it again, in the longest run. None: until the
+    end."""
 
     @property
     def is_down_in_place(self) -> bool:
@@ -72,6 +75,7 @@ def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator
             else None
         )
         is_lost = name in low.lost or name in high.lost
+        waits = 0 if is_lost else _without_room(name, low, high)
         stopped = shutdowns(row, moves, reached=node in high.started)
         yield VmMoves(
             row.vmi.namespace,
@@ -79,11 +83,25 @@ def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator
             low.moves.get(name, 0),
             row.outcome,
             max(stopped, int(is_lost)),
-            None if is_lost else downtime(row, stopped, away),
+            None if is_lost else _with_wait(downtime(row, stopped, away), waits),
             paused(row, moves, cluster),
             row.unless,
             _risk(row, moves, cluster) if moves else None,
+            waits,
         )
+
+
+def _without_room(vm: str, *runs: Outcome) -> int | None:
+    if any(vm in run.off for run in runs):
+        return None
+    return max(run.waited.get(vm, 0) for run in runs)
+
+
+def _with_wait(down: Downtime | None, waits: int | None) -> Downtime | None:
+    """Return a downtime with the longest wait for room."""
+    if down is None or down.high is None or not waits:
+        return down if waits is not None or down is None else replace(down, high=None)
+    return replace(down, high=down.high + waits)
 
 
 def _risk(row: Forecast, moves: int, cluster: Cluster) -> VmRisk | None:

@@ -352,7 +352,19 @@ def _vms(result: Rehearsal) -> Iterator[str]:
     ends = grouped(down, lambda vm: down_until(vm.outcome, vm.unless, several=True))
     for end, which in ends.items():
         yield f"  {end}: {names(f'{vm.namespace}/{vm.name}' for vm in which)}"
+    yield from _waits(result.vms)
     yield from _risks(result.vms)
+
+
+def _waits(vms: Iterable[VmMoves]) -> Iterator[str]:
+    """Yield the VMs for which no node has room for a while after their guests were shut down."""
+    for_good = [f"{vm.namespace}/{vm.name}" for vm in vms if vm.without_room is None]
+    found = [(vm, vm.without_room) for vm in vms if vm.without_room]
+    if found:
+        each = (f"{vm.namespace}/{vm.name} (up to {hours(waits)})" for vm, waits in found)
+        yield f"  shut down, and start once a node has room: {names(each)}"
+    if for_good:
+        yield f"  shut down, and no node has room at the end: {names(for_good)}"
 
 
 def _risks(vms: Iterable[VmMoves]) -> Iterator[str]:
