@@ -16,7 +16,7 @@ from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.node_labels import label_causes
 from virt_admit.model.scheduler.node_selectors import parse_node_selector
@@ -25,7 +25,10 @@ from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.snapshot import Node, read_node
 
 READS: Final[Reads] = {
-    POD: ("spec.nodeSelector", "spec.affinity.nodeAffinity", "spec.tolerations"),
+    POD: (
+        *("spec.nodeSelector", "spec.affinity.nodeAffinity", "spec.tolerations"),
+        *WHOLE_CONDITIONS,
+    ),
     NODE: ("metadata.labels", "spec.taints", "spec.unschedulable"),
 }
 _CORDONED: Final = ["cordoned"]
@@ -73,6 +76,13 @@ def of_pod(pod: Object, cluster: Cluster) -> CordonedHome | None:
         shell("kubectl", "uncordon", argument(closed[0])),
     )
     return CordonedHome(words, remedy)
+
+
+def open_to(pod: Object, cluster: Cluster) -> Sequence[str]:
+    """Return the known nodes that may run a pod by their labels, taints and cordons, by name."""
+    wanted = _wanted(pod)
+    nodes = (node for node in _nodes(cluster) if not any(label_causes(wanted, node, moment=True)))
+    return [node.name for node in nodes]
 
 
 def _waits_for_cordon(pod: Object) -> bool:
