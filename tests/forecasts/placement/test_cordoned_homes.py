@@ -9,6 +9,7 @@ from virt_admit.forecasts.placement.components.controllers import stopped_worklo
 from virt_admit.model.kubernetes.cluster import Snapshot
 
 NOW, LONG_AGO = "2026-11-28T12:00:00Z", "2026-11-28T11:20:00Z"
+MESSAGE = "0/3 nodes are available: 1 node(s) were unschedulable."
 USUAL = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]
 SERVER = {"node-role.kubernetes.io/control-plane": "true"}
 
@@ -20,7 +21,7 @@ def node(name, labels=None, cordoned=False, **spec):
 
 def waiting(since=LONG_AGO, **spec):
     placed = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    placed |= {"message": "0/3 nodes are available: 1 unschedulable.", "lastTransitionTime": since}
+    placed |= {"message": MESSAGE, "lastTransitionTime": since}
     owner = {"kind": "ReplicaSet", "name": "roller-5f", "controller": True}
     return manifest(
         "v1",
@@ -67,6 +68,17 @@ TAINT = [{"key": "reserved", "effect": "NoSchedule"}]
 )
 def test_other_nodes_decide(nodes, why):
     assert why in words(waiting(), *nodes)[0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"message": "0/1 nodes are available: 1 Insufficient memory."}, {"reason": "SchedulingGated"}],
+)
+def test_what_the_scheduler_says_comes_first(changed):
+    pod = waiting()
+    pod.data["status"]["conditions"][0] |= changed
+
+    assert "cordoned" not in words(pod, node("s1", SERVER, cordoned=True))[0]
 
 
 def test_nodes_that_were_not_read_are_not_missed():

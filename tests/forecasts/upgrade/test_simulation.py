@@ -236,7 +236,7 @@ def test_another_node_at_once_is_a_hint_only_if_its_vms_find_room(
 
 
 def test_a_vm_without_room_elsewhere_starts_when_its_node_is_back() -> None:
-    """Contract: what is only shut down is no stop."""
+    """What is only shut down stops nothing, says the contract."""
     big = vm("big", "a", gib=30, migrates=False)
     other = vm("other", "b", gib=20, migrates=False)
     outcome = simulate(replace(world([big, other], "ab"), reboot=600))

@@ -11,7 +11,7 @@ from typing import Final
 from virt_admit.forecasts.drain.control import component_states, kubevirt_updates, px_updates
 from virt_admit.forecasts.placement.agents import standing_agents
 from virt_admit.forecasts.placement.components import stalled_machines
-from virt_admit.forecasts.placement.components.controllers import failed_hooks
+from virt_admit.forecasts.placement.components.controllers import crowded_rollouts, failed_hooks
 from virt_admit.forecasts.placement.components.drivers import storage_rollouts
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DAEMON_SET, NODE
@@ -28,6 +28,7 @@ from virt_admit.model.node_updates.operators import (
 
 READS: Final[Reads] = union(
     component_states.READS,
+    crowded_rollouts.READS,
     etcd_leftovers.READS,
     failed_hooks.READS,
     kubevirt_updates.READS,
@@ -108,7 +109,10 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
 
 
 def _rollouts(cluster: Cluster) -> Iterator[StuckOperator]:
-    """Yield the updates of storage that do not go on. One that only lags behind holds nothing."""
+    """Yield the updates of storage that do not go on, and of components that find no node. One
+    that only lags behind holds nothing."""
+    for each in crowded_rollouts.held(cluster):
+        yield _stuck(each.owner, f"{each.reason}. {_APART}", each.remedy, holds=False)
     for each in storage_rollouts.held(cluster):
         reason = each.reason if each.holds else f"{each.reason}. {_APART}"
         yield _stuck(each.owner, reason, each.remedy, holds=each.holds)

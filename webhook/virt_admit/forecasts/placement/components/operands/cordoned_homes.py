@@ -2,19 +2,21 @@
 
 A controller that may run on control-plane nodes alone waits without end where the last of them is
 cordoned, also for the uncordon that it would do itself. Source:
-kubernetes/kubernetes:pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go.
+kubernetes/kubernetes:pkg/scheduler/framework/plugins/nodeunschedulable/node_unschedulable.go
+(ErrReasonUnschedulable).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.node_labels import label_causes
 from virt_admit.model.scheduler.node_selectors import parse_node_selector
@@ -23,7 +25,10 @@ from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.snapshot import Node, read_node
 
 READS: Final[Reads] = {
-    POD: ("spec.nodeSelector", "spec.affinity.nodeAffinity", "spec.tolerations"),
+    POD: (
+        *("spec.nodeSelector", "spec.affinity.nodeAffinity", "spec.tolerations"),
+        *WHOLE_CONDITIONS,
+    ),
     NODE: ("metadata.labels", "spec.taints", "spec.unschedulable"),
 }
 _CORDONED: Final = ["cordoned"]
@@ -50,17 +55,18 @@ def of_pod(pod: Object, cluster: Cluster) -> CordonedHome | None:
     The API server writes tolerations into each pod: where there are none, they were not read
     (kubernetes/kubernetes:plugin/pkg/admission/defaulttolerationseconds/admission.go).
     """
-    if not is_unplaced(pod) or unlisted(cluster, NODE):
+    if not is_unplaced(pod) or not _waits_for_cordon(pod) or unlisted(cluster, NODE):
         return None
     if not any(True for _ in pod.at("spec", "tolerations").items()):
         return None
-    wanted = _wanted(pod)
-    causes = {
-        node.name: list(label_causes(wanted, _node(node), moment=True))
-        for node in cluster.known(NODE)
-    }
-    closed = sorted(name for name, why in causes.items() if why == _CORDONED)
-    if not closed or not all(causes.values()):
+    wanted, closed = _wanted(pod), []
+    for node in _nodes(cluster):
+        causes = list(label_causes(wanted, node, moment=True))
+        if not causes:
+            return None
+        if causes == _CORDONED:
+            closed.append(node.name)
+    if not closed:
         return None
     which = "node that may run it" if len(closed) == 1 else "nodes that may run it"
     words = f"the only {which}, {names(closed)}, {'is' if len(closed) == 1 else 'are all'} cordoned"
@@ -70,6 +76,24 @@ def of_pod(pod: Object, cluster: Cluster) -> CordonedHome | None:
         shell("kubectl", "uncordon", argument(closed[0])),
     )
     return CordonedHome(words, remedy)
+
+
+def open_to(pod: Object, cluster: Cluster) -> Sequence[str]:
+    """Return the known nodes that may run a pod by their labels, taints and cordons, by name."""
+    wanted = _wanted(pod)
+    nodes = (node for node in _nodes(cluster) if not any(label_causes(wanted, node, moment=True)))
+    return [node.name for node in nodes]
+
+
+def _waits_for_cordon(pod: Object) -> bool:
+    """Return whether kube-scheduler counts cordoned nodes among those that refuse a pod: their room
+    or volumes may be what it lacks."""
+    said = pod.condition("PodScheduled")
+    words = said["message"].text or _UNSCHEDULABLE
+    return said["reason"].text == "Unschedulable" and _UNSCHEDULABLE in words
+
+
+_UNSCHEDULABLE: Final = "node(s) were unschedulable"
 
 
 def _wanted(pod: Object) -> Pod:
@@ -84,6 +108,12 @@ def _wanted(pod: Object) -> Pod:
     )
 
 
-def _node(node: Object) -> Node:
-    cordoned = node.at("spec", "unschedulable").boolean is True
-    return replace(read_node(node, moment=False), cordoned=cordoned)
+@cached
+def _nodes(cluster: Cluster) -> Sequence[Node]:
+    """Return the nodes by name, with their labels, taints and cordons."""
+    return [
+        replace(
+            read_node(node, moment=False), cordoned=node.at("spec", "unschedulable").boolean is True
+        )
+        for node in sorted(cluster.known(NODE), key=lambda node: node.name)
+    ]
