@@ -1,5 +1,5 @@
-"""Roll-outs of Deployments beside KubeVirt that stand, as each node that may run a new pod has an old
-one of the same Deployment.
+"""Roll-outs of Deployments beside KubeVirt that stand, as each node that may run a new pod has a
+former one of the same Deployment.
 
 A Deployment of two replicas that stops no pod before a new one is ready needs a third node where
 its pods may not share one. Sources: kubernetes/kubernetes:pkg/controller/deployment/rolling.go,
