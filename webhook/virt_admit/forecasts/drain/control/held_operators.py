@@ -111,8 +111,8 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
 def _rollouts(cluster: Cluster) -> Iterator[StuckOperator]:
     """Yield the updates of storage that do not go on, and of components that find no node. One
     that only lags behind holds nothing."""
-    for each in crowded_rollouts.held(cluster):
-        yield _stuck(each.owner, f"{each.reason}. {_APART}", each.remedy, holds=False)
+    for own in crowded_rollouts.held(cluster):
+        yield _stuck(own.owner, f"{own.reason}. {_APART}", own.remedy, holds=False)
     for each in storage_rollouts.held(cluster):
         reason = each.reason if each.holds else f"{each.reason}. {_APART}"
         yield _stuck(each.owner, reason, each.remedy, holds=each.holds)
