@@ -8,7 +8,10 @@ from tests.builders import manifest
 from tests.healthy.clusters import plain
 from tests.healthy.parts import ago
 from tests.incidents.control_path import expired_ca
+from tests.incidents.held_nodes import powered_on
+from tests.incidents.held_nodes import request as asks
 from virt_admit.forecasts.drain.access import awaited_certificates, unavailable_apis
+from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
@@ -65,6 +68,47 @@ def test_what_waits_is_counted_once():
     (only,) = awaited_certificates.reported(Snapshot([*NODES, *own], ["*"]))
     assert only.text.startswith("nothing approves it, and without a serving certificate")
     assert (only.name, only.also) == ("csr-w1", ("csr-w2", "csr-w3"))
+
+
+STUDENT, JOINS = "system:serviceaccount:students:default", "system:bootstrap:abcdef"
+
+
+@pytest.mark.parametrize(
+    ("user", "groups", "minutes", "said", "told"),
+    [
+        (STUDENT, ["system:authenticated"], 300, "", True),
+        (STUDENT, ["system:authenticated"], 300, "Denied", False),
+        (STUDENT, ["system:authenticated"], 10, "", False),
+        (STUDENT, ["system:bootstrappers"], 300, "", False),
+        (STUDENT, None, 300, "", False),
+        (JOINS, ["system:bootstrappers"], 300, "", False),
+        ("system:node:w1", ["system:nodes"], 300, "", False),
+    ],
+    ids=["told", "denied", "young", "of hosts", "groups unknown", "token", "kubelet"],
+)
+@pytest.mark.parametrize("host", ["w1", "w9"])
+def test_another_account_asks_for_the_certificate_of_a_node(
+    host, user, groups, minutes, said, told
+):
+    own = asks("csr-1", host, minutes, **({"conditions": [{"type": said}]} if said else {}))
+    own["spec"] |= {"username": user} | ({"groups": groups} if groups else {})
+    found = awaited_certificates.reported(Snapshot([*NODES, Object(own)], ["*"], time=ago()))
+    texts = [each.text for each in found if "with the certificate" in each.text]
+    assert bool(texts) is told
+    for text in texts:
+        assert text.startswith(f"{STUDENT} asks for the client certificate of node {host}, and no")
+        assert "Approve none unless you asked for it" in text
+        assert text.endswith("kubectl describe csr csr-1")
+
+
+def test_another_account_is_not_taken_for_a_kubelet_that_lost_its_certificate():
+    items = powered_on(asks("csr-1", "w1", 50), asks("csr-2", "w1", 5))
+    known = lambda: Snapshot([*map(Object, items)], ["*"], time=ago())  # noqa: E731
+    assert certificate_requests.of_node("w1", known()).requests == ("csr-1", "csr-2")
+    items[-1]["spec"]["username"] = STUDENT
+    assert certificate_requests.of_node("w1", known()).requests == ("csr-1",)
+    items[-2]["spec"]["username"] = STUDENT
+    assert certificate_requests.of_node("w1", known()) is None
 
 
 @pytest.mark.parametrize(("group", "told"), [("subresources.kubevirt.io", True), ("x.io", False)])

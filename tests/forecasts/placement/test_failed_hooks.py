@@ -12,6 +12,7 @@ from virt_admit.model.kubernetes.cluster import Snapshot
 
 NOW, BEGUN, FAILED = "2027-03-01T12:00:00Z", "2027-03-01T11:43:00Z", "2027-03-01T11:44:00Z"
 LONGHORN, ROOK = "longhorn-system", "rook-ceph"
+NEW = "longhorn-107.0.0_up1.10.0"
 REFUSES = "failed to upgrade since upgrading from v1.8.1 to {} for minor version is not supported"
 
 
@@ -21,8 +22,10 @@ def job(
     hook: str = "pre-upgrade",
     at: str = FAILED,
     kind: str = "Failed",
+    labels: dict[str, str] | None = None,
 ) -> object:
-    metadata = {"annotations": {"helm.sh/hook": hook}, "labels": {"helm.sh/chart": chart}}
+    own = {"helm.sh/chart": chart} if chart else {}
+    metadata = {"annotations": {"helm.sh/hook": hook}, "labels": own | (labels or {})}
     failed = {"type": kind, "status": "True", "reason": "DeadlineExceeded"}
     status = {"startTime": BEGUN, "conditions": [failed | {"lastTransitionTime": at}]}
     name = "longhorn-pre-upgrade" if space == LONGHORN else "check"
@@ -46,9 +49,9 @@ def event(said: str, reason: str = "FailedUpgradePreCheck", at: str = FAILED) ->
     )
 
 
-def operator(*charts: str) -> list[object]:
+def operator(*charts: str, space: str = ROOK) -> list[object]:
     return [
-        manifest("apps/v1", "Deployment", each, ROOK, metadata={"labels": {"helm.sh/chart": each}})
+        manifest("apps/v1", "Deployment", each, space, metadata={"labels": {"helm.sh/chart": each}})
         for each in charts
     ]
 
@@ -71,6 +74,22 @@ def test_an_event_is_left_of_the_job() -> None:
     (said,) = held(running(), event(REFUSES.format("v1.10.0")))
     assert "v1.10.0 is stuck: its check before the upgrade refused it 16 min ago" in said
     assert "Upgrade Longhorn to the latest v1.9.x, let" in said
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        job(NEW),
+        job("longhorn-107.0.0", labels={"app.kubernetes.io/version": "v1.10.0"}),
+        job("longhorn-107.0.0"),
+        job(""),
+    ],
+    ids=["packaged", "label", "event", "no chart"],
+)
+def test_the_release_is_that_of_longhorn_not_of_a_chart_that_packages_it(own: object) -> None:
+    (said,) = held(own, running(), event(REFUSES.format("v1.10.0")))
+    assert "of Longhorn from v1.8.1 to v1.10.0 is stuck" in said
+    assert "this skips v1.9. Upgrade Longhorn to the latest v1.9.x, let" in said
 
 
 def test_another_check_of_longhorn_names_no_release_to_go_through() -> None:
@@ -104,6 +123,9 @@ def test_a_pod_of_any_chart_says_why() -> None:
         (job("shop-2.0.0", "shop"), running()),
         (job("rook-1.2.0", ROOK), *operator("rook-1.2.0", "rook-1.1.0")),
         (job("rook-1.2.0", ROOK), *operator("toolbox-1.1.0")),
+        (job("rook-1.2.0", ROOK), *operator("rook-1.3.0")),
+        (job(NEW), running("v1.10.0")),
+        (job(NEW), running(), *operator(NEW, space=LONGHORN)),
     ],
     ids=[
         "installed since",
@@ -115,6 +137,9 @@ def test_a_pod_of_any_chart_says_why() -> None:
         "not of the platform",
         "workloads of the new release",
         "the release before is not known",
+        "a newer release is installed",
+        "Longhorn of another chart is installed",
+        "workloads of the packaged release",
     ],
 )
 def test_upgrades_that_are_not_held(items: tuple[Any, ...]) -> None:

@@ -270,15 +270,20 @@ def test_a_kernel_of_another_system_is_not_compared(fields):
 REGISTRY = "/var/lib/kubelet/plugins_registry"
 
 
-def unregistered(arguments, registry=REGISTRY, key="k3s.io/node-args"):
-    """Return why node a lacks the driver of node b, and what helps. Its pod there runs."""
+def unregistered(arguments, registry=REGISTRY, key="k3s.io/node-args", other="", since=LONG_AGO):
+    """Return why node a lacks the driver of node b, and what helps. Its pod there runs.
+
+    ``other``: the arguments of node b.
+    """
     own = running()
+    own.data["status"]["conditions"][0]["lastTransitionTime"] = since
     own.data["spec"]["volumes"] = [{"name": "r", "hostPath": {"path": registry}}]
     here = manifest("storage.k8s.io/v1", "CSINode", "a", spec={"drivers": None})
     there = manifest("storage.k8s.io/v1", "CSINode", "b", spec={"drivers": [{"name": DRIVER}]})
-    one = node()
+    one, two = node(), node("b")
     one.data["metadata"]["annotations"] = {key: arguments}
-    found = Snapshot([here, there, one, node("b"), own, running(on="b")], ["*"], time=NOW)
+    two.data["metadata"]["annotations"] = {key: other} if other else {}
+    found = Snapshot([here, there, one, two, own, running(on="b")], ["*"], time=NOW)
     return node_drivers.reasons(found)["a"][DRIVER], node_drivers.remedy(DRIVER, "a", found)
 
 
@@ -300,21 +305,35 @@ def test_a_kubelet_does_not_look_where_the_driver_registers(arguments, registry,
     reason, remedy = unregistered(arguments, registry, key)
     assert f"registers in {REGISTRY}, but the kubelet of a has root-dir /data/kubelet" in reason
     assert key in reason
-    assert remedy.startswith("give the kubelet of a the root directory /var/lib/kubelet")
+    assert remedy.startswith("give the kubelet of a the root directory /var/lib/kubelet (the disk")
     assert remedy.endswith("kubectl cordon a")
+    assert "/var/lib/kubelet, as on other" in unregistered(arguments, registry, key, '["agent"]')[1]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "registry", "key"),
+    ("arguments", "fields"),
     [
-        (OTHER, "/data/kubelet/plugins_registry", "k3s.io/node-args"),
-        ('["agent"]', REGISTRY, "k3s.io/node-args"),
-        ("[", REGISTRY, "k3s.io/node-args"),
-        (OTHER, REGISTRY, "example.com/node-args"),
-        (OTHER, "/var/lib/disks", "k3s.io/node-args"),
+        (OTHER, {"registry": "/data/kubelet/plugins_registry"}),
+        ('["agent"]', {}),
+        ("[", {}),
+        (OTHER, {"key": "example.com/node-args"}),
+        (OTHER, {"registry": "/var/lib/disks"}),
+        (OTHER, {"other": OTHER}),
+        (OTHER, {"other": OTHER.replace("data", "srv")}),
+        (OTHER, {"since": "2026-11-26T11:58:00Z"}),
+    ],
+    ids=[
+        "the same",
+        "the default",
+        "not readable",
+        "another annotation",
+        "not of a kubelet",
+        "served elsewhere with that root",
+        "served elsewhere with a third root",
+        "the pod has just become ready",
     ],
 )
-def test_the_root_directory_is_not_the_cause(arguments, registry, key):
-    reason, remedy = unregistered(arguments, registry, key)
+def test_the_root_directory_is_not_the_cause(arguments, fields):
+    reason, remedy = unregistered(arguments, **fields)
     assert "root-dir" not in reason
     assert remedy.startswith("repair pod disks-csi-node-a on a")

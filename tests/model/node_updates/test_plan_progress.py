@@ -412,3 +412,14 @@ def test_a_node_is_updated_before_its_controller_records_it(node_b, job, phase):
     assert ("its Job has completed" in pool.nodes["b"].waits_for) is (phase == "returning")
     remedy = plan_progress.unrecorded_remedy("b", found)
     assert (command_of(remedy) == "kubectl uncordon b") is (phase == "returning")
+
+
+@pytest.mark.parametrize(
+    ("spec", "phase"),
+    [({"cordon": False}, "done"), ({"cordon": False, "drain": {"force": True}}, "returning")],
+)
+def test_a_plan_that_does_not_cordon_leaves_the_cordon_of_another(spec, phase):
+    found = cluster(plan(**spec), A, node("b", cordoned=True, version=NEW), C, completed())
+    (pool,) = plan_progress.progress(found)
+    assert str(pool.nodes["b"].phase) == phase
+    assert bool(plan_progress.unrecorded_remedy("b", found)) is (phase == "returning")

@@ -8,6 +8,10 @@ host had its name asks under another one, which no Node has, until it is restart
 A kubelet of a new host asks with its bootstrap account too. On OpenShift the request is approved
 for a Machine without a Node alone, so that for a host that no Machine describes a person decides.
 
+A host that has no certificate yet asks with the account of a bootstrap token (system:bootstrap:ID),
+with another one of group system:bootstrappers, or with the node-bootstrapper of OpenShift. Any
+other account that asks for the certificate of a node would act as that node.
+
 A kubelet at work asks for its next client certificate when most of the time of the present one is
 over, and for one to serve logs and exec. kube-controller-manager approves the former at once, and
 the latter never. Sources:
@@ -15,6 +19,7 @@ kubernetes/kubernetes:pkg/kubelet/certificate/bootstrap/bootstrap.go #requestNod
 :pkg/controller/certificates/approver/sarapprove.go#recognizers,
 :pkg/kubelet/certificate/kubelet.go; kubernetes/client-go:util/certificate/certificate_manager.go;
 openshift/cluster-machine-approver:pkg/controller/csr_check.go#authorizeCSR;
+kubernetes/kubernetes:plugin/pkg/auth/authenticator/token/bootstrap/bootstrap.go;
 openshift/cluster-machine-approver#32; https://github.com/poseidon/typhoon/pull/766;
 https://github.com/okd-project/okd/issues/338.
 """
@@ -23,24 +28,28 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes import clock, node_health, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CSR, MACHINE, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
-from virt_admit.model.messages import count, names
+from virt_admit.model.lookups import find, grouped
+from virt_admit.model.messages import count, cut_middle, names
 
 _CLIENT: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 _ACCOUNT: Final = b"system:node:"
 _SERVING: Final = "kubernetes.io/kubelet-serving"
 _USER: Final = "system:node:"
 _BOOTSTRAPPER: Final = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper"
+_BOOTSTRAP: Final = "system:bootstrap:"
+_BOOTSTRAPPERS: Final = "system:bootstrappers"
+_FEW: Final = 3
+"""Of so many hosts a person checks each, before one command approves their requests."""
 _LOCAL: Final = "localhost"
 """The name of a host that has not got its own one yet."""
 _RECENT: Final = timedelta(hours=1)
@@ -63,6 +72,7 @@ READS: Final[Reads] = union(
     {
         CSR: (
             "metadata.creationTimestamp",
+            "spec.groups",
             "spec.request",
             "spec.signerName",
             "spec.username",
@@ -139,16 +149,22 @@ class Joining(NamedTuple):
     @property
     def advice(self) -> str:
         """What lets them join, without the command."""
-        them = "it is your host" if len(self.hosts) == 1 else "these are your hosts"
+        hosts = names(tuple(self.hosts)[:_FEW])
+        theirs = f"{hosts} is a host" if len(self.hosts) == 1 else f"{hosts} are hosts"
+        see = shell("kubectl", "describe", "csr", *self._newest)
         return (
-            f"if {them} (see kubectl get csr), approve the newest request of each, then the one "
+            f"if {theirs} of yours (see {see}), approve the newest request of each, then the one "
             "for kubelet-serving that follows"
         )
 
     @property
     def command(self) -> str:
-        """The command that approves the newest requests."""
-        return shell("kubectl", "certificate", "approve", *map(argument, self.hosts.values()))
+        """The command that approves the newest requests of the first hosts."""
+        return shell("kubectl", "certificate", "approve", *self._newest)
+
+    @property
+    def _newest(self) -> Sequence[str]:
+        return [argument(each) for each in tuple(self.hosts.values())[:_FEW]]
 
 
 def joining(cluster: Cluster) -> Joining | None:
@@ -190,6 +206,53 @@ def _approver(found: Mapping[str, Sequence[Object]], cluster: Cluster) -> str:
     if not all(each == _BOOTSTRAPPER for each in asked) or _is_joining(cluster):
         return ""
     return ", as cluster-machine-approver needs a Machine without a Node, and none is there"
+
+
+class Stranger(NamedTuple):
+    """An account that asks for the certificate of a node, and with which no host joins."""
+
+    requests: tuple[str, ...]
+    """The newest first."""
+    reason: str
+
+    @property
+    def remedy(self) -> str:
+        """What to do, with the command that shows the request."""
+        return typed(
+            "approve none unless you asked for it, as with the certificate that account acts as "
+            "the node; see who did",
+            shell("kubectl", "describe", "csr", argument(self.requests[0])),
+        )
+
+
+def strangers(cluster: Cluster) -> Sequence[Stranger]:
+    """Return the accounts with requests that wait for long, by name. The API server writes name
+    and groups of the account into each request: without them it is not known."""
+    waiting = (
+        (node, each)
+        for node, each in _undecided(cluster)
+        if each.at("spec", "username").words and each.at("spec", "groups").present
+        if not _is_of_host(each) and (clock.age(each, cluster) or _NONE) >= _OVERDUE
+    )
+    by_account = grouped(waiting, lambda each: each[1].at("spec", "username").words)
+    return [_stranger(account, found) for account, found in sorted(by_account.items())]
+
+
+_NONE: Final = timedelta()
+
+
+def _stranger(account: str, found: Sequence[tuple[str, Object]]) -> Stranger:
+    of = names(sorted({node for node, _ in found}), 80)
+    newest = reversed(_by_age([request for _, request in found]))
+    return Stranger(
+        tuple(each.name for each in newest),
+        f"{cut_middle(account, _LONGEST)} asks for the client certificate of node {of}, and no "
+        "host joins with this account",
+    )
+
+
+_LONGEST: Final = 100
+"""Characters of an account."""
 
 
 class Renewal(NamedTuple):
@@ -330,16 +393,32 @@ def _foreign(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
 
 
 def _pending(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    """Return the requests for client certificates of kubelets that nothing has decided, by node."""
+    """Return the requests for client certificates that hosts made and nothing has decided, by
+    node."""
     by_node: dict[str, list[Object]] = {}
+    for node, request in _undecided(cluster):
+        if _is_of_host(request):
+            by_node.setdefault(node, []).append(request)
+    return {node: _by_age(some) for node, some in by_node.items()}
+
+
+def _is_of_host(request: Object) -> bool:
+    """Return whether a request was made with an account with which hosts join."""
+    user = request.at("spec", "username").text or ""
+    groups = (each.text for each in request.at("spec", "groups").items())
+    return user.startswith(_BOOTSTRAP) or user == _BOOTSTRAPPER or _BOOTSTRAPPERS in groups
+
+
+def _undecided(cluster: Cluster) -> Iterator[tuple[str, Object]]:
+    """Yield the requests for client certificates of kubelets that nothing has decided, each with
+    its node, but those of kubelets that renew theirs."""
     for request in cluster.known(CSR):
         # a kubelet that renews had a valid certificate then
         renews = (request.at("spec", "username").text or "").startswith(_USER)
         is_client = request.at("spec", "signerName").text == _CLIENT
         asks = is_client and not _is_decided(request) and not renews
         if asks and (node := _subject(request)):
-            by_node.setdefault(node, []).append(request)
-    return {node: _by_age(some) for node, some in by_node.items()}
+            yield node, request
 
 
 def _is_decided(request: Object) -> bool:
@@ -352,7 +431,7 @@ def _by_age(requests: Sequence[Object]) -> Sequence[Object]:
 
 def _subject(request: Object) -> str:
     """Return the node in the subject of a request: PEM in base64, of which the common name is text;
-    empty: it is not read.
+    empty: it is not read, or no Node can have this name.
     """
     try:
         pem = base64.b64decode(request.at("spec", "request").text or "", validate=True)
@@ -364,4 +443,5 @@ def _subject(request: Object) -> str:
     if begin < 1:
         return ""
     length = subject[begin - 1]  # DER writes the length of a short text before it
-    return subject[begin : begin + length].removeprefix(_ACCOUNT).decode("ascii", errors="ignore")
+    name = subject[begin : begin + length].removeprefix(_ACCOUNT).decode("ascii", errors="replace")
+    return name if selectors.is_dns_name(name) else ""

@@ -314,7 +314,7 @@ def test_no_fix_of_something_else_lets_a_paused_machine_set_be_replaced():
 BOOTSTRAPPER = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper"
 
 
-def asks(name, host, created, user=BOOTSTRAPPER, **status):
+def asks(name, host, created, user=BOOTSTRAPPER, groups=(), **status):
     """Return a request of a kubelet for its client certificate."""
     subject = f"system:node:{host}".encode()
     text = base64.b64encode(b"\x30\x20\x0c" + bytes([len(subject)]) + subject).decode()
@@ -327,6 +327,7 @@ def asks(name, host, created, user=BOOTSTRAPPER, **status):
         spec={
             "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
             "username": user,
+            "groups": [*groups],
             "request": base64.b64encode(pem.encode()).decode(),
         },
         status=status,
@@ -341,7 +342,8 @@ def test_a_host_that_asks_to_join_is_the_next_node():
     found = nowhere(full("c"), FIRST, NEWEST, asks("csr-3", "w5", OF_LATE))
     assert "the next node is missing (w4 asks to join for 4 h and has no Node" in found.reason
     assert "cluster-machine-approver needs a Machine without a Node" in found.reason
-    assert found.remedy.startswith("if it is your host (see kubectl get csr), approve")
+    check = "if w4 is a host of yours (see kubectl describe csr csr-2), approve the newest request"
+    assert found.remedy.startswith(check)
     assert found.command == "kubectl certificate approve csr-2"
 
 
@@ -352,6 +354,8 @@ def test_a_host_that_asks_to_join_is_the_next_node():
         (FIRST,),  # it no longer asks
         (asks("csr-1", "c", LONG_AGO), asks("csr-2", "c", OF_LATE)),  # that node is there
         (asks("csr-1", "w4", LONG_AGO, **APPROVED), asks("csr-2", "w4", OF_LATE, **APPROVED)),
+        (asks("csr-1", "w4", LONG_AGO, "alice"), asks("csr-2", "w4", OF_LATE, "alice")),
+        (asks("csr-1", "w4 -n x", LONG_AGO), asks("csr-2", "w4 -n x", OF_LATE)),  # no name
     ],
 )
 def test_no_host_waits_to_join(others):
@@ -360,8 +364,26 @@ def test_no_host_waits_to_join(others):
     assert "to join" not in f"{found.reason}{found.remedy}"
 
 
-def test_no_approver_is_named_for_other_accounts():
-    by = "system:bootstrap:abcdef"
-    found = nowhere(full("c"), asks("csr-1", "w4", LONG_AGO, by), asks("csr-2", "w4", OF_LATE, by))
+def test_one_command_approves_requests_of_a_few_hosts():
+    every = [
+        asks(f"csr-{n}-{when}", f"w{n}", time)
+        for n in range(4, 9)
+        for when, time in (("a", LONG_AGO), ("b", OF_LATE))
+    ]
+    found, newest = nowhere(full("c"), *every), "csr-4-b csr-5-b csr-6-b"
+    assert found.remedy.startswith("if w4, w5, w6 are hosts of yours (see kubectl describe csr ")
+    assert f"csr {newest}), approve" in found.remedy
+    assert found.command == f"kubectl certificate approve {newest}"
+
+
+@pytest.mark.parametrize(
+    ("user", "groups"),
+    [("system:bootstrap:abcdef", ()), ("kubelet-bootstrap", ("system:bootstrappers",))],
+)
+def test_no_approver_is_named_for_other_accounts(user, groups):
+    by = (user, groups)
+    found = nowhere(
+        full("c"), asks("csr-1", "w4", LONG_AGO, *by), asks("csr-2", "w4", OF_LATE, *by)
+    )
     assert "w4 asks to join" in found.reason
     assert "cluster-machine-approver" not in found.reason

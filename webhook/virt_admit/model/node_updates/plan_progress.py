@@ -379,9 +379,9 @@ def _completed(plan: Object, node: Object, cluster: Cluster) -> Object | None:
 
 def _unrecorded(plan: Object, node: Object, job: Object) -> NodeUpdate:
     """Return that a node is updated, which its controller has not written down (handle_batch.go
-    #handleJobs: it labels the node and uncordons it).
+    #handleJobs: it labels the node, and uncordons it if the Plan cordons or drains).
     """
-    if not node.at("spec", "unschedulable").boolean:
+    if not (_cordons(plan) and node.at("spec", "unschedulable").boolean):
         return _done(plan)
     since = clock.instant(job.at("status", "completionTime").text)
     return NodeUpdate(PLAN.kind, plan.name, Phase.RETURNING, since, bool(since), _RECORDS)
@@ -390,8 +390,10 @@ def _unrecorded(plan: Object, node: Object, job: Object) -> NodeUpdate:
 def unrecorded_remedy(name: str, cluster: Cluster) -> str:
     """Return what to do about a node that stays cordoned although its Job has completed; empty: it
     is in another state. The controller itself may have no other node to run on.
+
+    A Plan that does not cordon leaves a node cordoned by something else, which is not over then.
     """
-    for plan in active(cluster):
+    for plan in filter(_cordons, active(cluster)):
         node = next((each for each in _left(plan, cluster) if each.name == name), None)
         turn = {each.text for each in plan.at("status", "applying").items()}
         if node is None or _host(node) not in turn or not node.at("spec", "unschedulable").boolean:

@@ -39,3 +39,7 @@ def reported(cluster: Cluster) -> Iterator[ReportedProblem]:
         first, *more = joining.hosts.values()
         told = f"{joining.reason}. {sentence(capital(typed(joining.advice, joining.command)))}"
         yield ReportedProblem(CSR.kind, "", first, told, None, also=tuple(more))
+    for each in certificate_requests.strangers(cluster):
+        first, *more = each.requests
+        told = f"{each.reason}. {sentence(capital(each.remedy))}"
+        yield ReportedProblem(CSR.kind, "", first, told, None, also=tuple(more))

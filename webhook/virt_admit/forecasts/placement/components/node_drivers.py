@@ -159,7 +159,7 @@ def words(driver: str, node: str, cluster: Cluster) -> str:
     """Return what brings a driver back to a node, without a command."""
     broken = agent(driver, node, cluster)
     pod = broken.pod if broken is not None else _pod(driver, node, cluster)
-    if broken is None and (other := _other_root(pod, cluster)) is not None:
+    if broken is None and (other := _other_root(driver, pod, cluster)) is not None:
         return other.advice
     return (
         f"repair {f'pod {pod.name}' if pod is not None else f'the pod of driver {driver}'} on "
@@ -177,7 +177,7 @@ def remedy(driver: str, node: str, cluster: Cluster) -> str:
         return broken.remedy
     if (absent := driver_daemons.absent(driver, node, cluster)) is not None:
         return absent.remedy
-    if (other := _other_root(pod, cluster)) is not None:
+    if (other := _other_root(driver, pod, cluster)) is not None:
         return other.remedy
     described = kubectl("describe", POD, pod.name, pod.namespace) if pod is not None else ""
     return typed(words(driver, node, cluster), described or kubectl("describe", CSI_NODE, node))
@@ -207,7 +207,7 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
     if (store := node_agents.of_driver(driver, node, cluster)) is not None:
         return f" ({store.words})"
     if pod is not None:
-        other = _other_root(pod, cluster)
+        other = _other_root(driver, pod, cluster)
         return f" ({other.words})" if other is not None else ""
     if unlisted(cluster, POD):
         return ""
@@ -217,10 +217,18 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
     return f" (DaemonSet {daemon} has no pod there)" if daemon else ""
 
 
-def _other_root(pod: Object | None, cluster: Cluster) -> UnlikeRoot | None:
-    """Return that the kubelet does not look where a driver's pod registers it; None: it does, or
-    that is not known."""
-    return root_directories.of_pod(pod, cluster) if pod is not None else None
+def _other_root(driver: str, pod: Object | None, cluster: Cluster) -> UnlikeRoot | None:
+    """Return that the kubelet does not look where a driver's pod registers it; None: it does, the
+    pod may not have registered it yet, or that is not known."""
+    ready = pod.condition("Ready") if pod is not None else None
+    if pod is None or ready is None or ready["status"].text != "True":
+        return None
+    age = clock.since(ready["lastTransitionTime"].text, cluster)
+    if age is None or age < _LASTING:
+        return None
+    known = cluster.cached(_registered)
+    served = (node for node, drivers in known.items() if driver in drivers)
+    return root_directories.of_pod(pod, served, cluster)
 
 
 def agent(driver: str, node: str, cluster: Cluster) -> BrokenPod | None:

@@ -49,6 +49,10 @@ _CHARTS: Final = ("helm.sh/chart", "chart")
 _CHART: Final = re.compile(
     r"([a-z0-9][a-z0-9.-]{0,60}?)-(v?\d{1,4}\.\d{1,4}\.[0-9A-Za-z._+-]{1,40})"
 )
+_VERSION: Final = "app.kubernetes.io/version"
+_PACKAGED: Final = re.compile(r"[_+]up(v?\d.*)")
+"""What Rancher packages, in the release of its own chart: 107.0.0+up1.10.0 (rancher/charts). A
+label has no plus sign."""
 _BEFORE: Final = "pre-upgrade"
 _RECENT: Final = timedelta(days=7)
 """An older attempt was given up."""
@@ -98,11 +102,11 @@ def _of_job(job: Object, cluster: Cluster) -> HeldHook | None:
     ago = clock.past(failed["lastTransitionTime"].text, cluster)
     code = f" ({failed['reason'].text})" if failed["reason"].text else ""
     how = f"its hook Job {job.full_name} ({_BEFORE}) failed{ago}{code}"
-    pod = next((each for each in _pods(job, cluster)), None)
-    event = next(_refusals(job.namespace, cluster), None) if job.name == _CHECK else None
+    pod, event = next(_pods(job, cluster), None), _refusal(job, cluster)
     why = _said(job, pod, event, cluster)
     see = logs_of(pod) if pod is not None else about("describe", job, JOB)
-    release = f"v{chart[1].removeprefix('v')}" if before.startswith("v") else chart[1]
+    release = _wanted(job, *chart, cluster)
+    release = f"v{release.removeprefix('v')}" if before.startswith("v") else release
     return _held(job, _Attempt(chart[0], before, release), how, why, see)
 
 
@@ -112,22 +116,40 @@ def _chart(obj: Object) -> tuple[str, str] | None:
     return (found[1], found[2]) if found is not None else None
 
 
+def _wanted(job: Object, chart: str, release: str, cluster: Cluster) -> str:
+    """Return the release to which a failed Job was to lead: of Longhorn itself, else of its chart,
+    which others may have packaged.
+    """
+    if chart != _LONGHORN:
+        return release
+    named, packaged = job.labels.get(_VERSION, ""), _PACKAGED.search(release)
+    if parse_version(named) is not None:
+        return named
+    event = _refusal(job, cluster)
+    step = _STEP.search(events.message(event)) if event is not None else None
+    return packaged[1] if packaged is not None else step[2] if step is not None else release
+
+
 def _before(job: Object, chart: str, release: str, cluster: Cluster) -> str:
     """Return the release of a chart that is installed, which is not that of a failed Job; empty:
-    it has been installed since, or nothing known tells.
+    it or a newer one has been installed since, or nothing known tells.
     """
-    if chart == _LONGHORN:
-        running = _running(job.namespace, cluster)
-        wanted, has = parse_version(release), parse_version(running)
-        if wanted is not None and has is not None:
-            return "" if has >= wanted else running
     found = {
         each[1]
         for kind in _INSTALLED
         for obj in cluster.known(kind, job.namespace)
         if (each := _chart(obj)) is not None and each[0] == chart
     }
-    return next(iter(found - {release}), "") if release not in found and len(found) == 1 else ""
+    if release in found:
+        return ""
+    if chart == _LONGHORN:
+        running = _running(job.namespace, cluster)
+        wanted, has = parse_version(_wanted(job, chart, release, cluster)), parse_version(running)
+        if wanted is not None and has is not None:
+            return "" if has >= wanted else running
+    before = next(iter(found)) if len(found) == 1 else ""
+    wanted, has = parse_version(release), parse_version(before)
+    return "" if wanted is not None and has is not None and has > wanted else before
 
 
 def _running(namespace: str, cluster: Cluster) -> str:
@@ -166,12 +188,25 @@ def _refusals(namespace: str | None, cluster: Cluster) -> Iterator[Object]:
     yield from sorted(known, key=lambda each: clock.stamp(events.time_of(each)) or "", reverse=True)
 
 
+def _refusal(job: Object, cluster: Cluster) -> Object | None:
+    """Return the event with which a failed Job of Longhorn's check refused; None: it did not."""
+    event = next(_refusals(job.namespace, cluster), None) if job.name == _CHECK else None
+    time = events.time_of(event) if event is not None else None
+    begun = clock.instant(job.at("status", "startTime").text)
+    return event if time is not None and (begun is None or time >= begun) else None
+
+
 def _of_event(event: Object, cluster: Cluster) -> HeldHook | None:
-    """Return what an event says whose Job is gone: the release that it names still runs."""
+    """Return what an event says whose Job is gone, or does not say its chart: the release that it
+    names still runs.
+    """
     told, time = events.message(event), events.time_of(event)
     step, age = _STEP.search(told), clock.elapsed(time, cluster)
     running = find(cluster, LONGHORN_SETTING, event.namespace, _RUNNING)
-    again = any(_BEFORE in hook_jobs.hooks(job) for job in cluster.known(JOB, event.namespace))
+    again = any(
+        _BEFORE in hook_jobs.hooks(job) and not (job.is_true("Failed") and _chart(job) is None)
+        for job in cluster.known(JOB, event.namespace)
+    )
     if again or step is None or running is None or age is None or age > _RECENT:
         return None
     if running["value"].text != step[1]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
@@ -19,7 +20,6 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find
 
 _ARGUMENTS: Final = ("k3s.io/node-args", "rke2.io/node-args")
 """The annotations of a Node with the arguments of its k3s or RKE2."""
@@ -42,6 +42,8 @@ class UnlikeRoot(NamedTuple):
     expected: str
     says: str
     """The annotation of the Node that tells it."""
+    is_usual: bool
+    """Whether another node with the driver is known to have the expected one."""
 
     @property
     def words(self) -> str:
@@ -55,8 +57,8 @@ class UnlikeRoot(NamedTuple):
     def remedy(self) -> str:
         """What ends it, with the command that keeps VMs away until then."""
         return typed(
-            f"give the kubelet of {self.node} the root directory {self.expected}, as on the other "
-            f"nodes (the disk of {self.own} can be mounted there); keep VMs away until then",
+            f"{self.advice}{', as on other nodes' * self.is_usual} (the disk of {self.own} can be "
+            "mounted there); keep VMs away until then",
             shell("kubectl", "cordon", argument(self.node)),
         )
 
@@ -66,21 +68,39 @@ class UnlikeRoot(NamedTuple):
         return f"give the kubelet of {self.node} the root directory {self.expected}"
 
 
-def of_pod(pod: Object, cluster: Cluster) -> UnlikeRoot | None:
+def of_pod(pod: Object, served: Iterable[str], cluster: Cluster) -> UnlikeRoot | None:
     """Return that the kubelet on the node of a driver's pod does not find its socket; None: it
     does, or that is not known.
+
+    ``served``: the nodes that have the driver. If the kubelet of one of them has another root
+    directory than the pods use, a link joins the two there, as it may on this node.
     """
     name = pod.at("spec", "nodeName").text or ""
-    node = find(cluster, NODE, "", name)
-    key = next((key for key in _ARGUMENTS if node is not None and key in node.annotations), "")
-    own = _root(node.annotations[key]) if node is not None and key else ""
+    key, own = _of_node(name, cluster)
     paths = (each.at("hostPath", "path").text or "" for each in pod.at("spec", "volumes").items())
     ways = {path.rstrip("/") for path in paths}
     roots = {path.removesuffix(_REGISTRY) for path in ways if path.endswith(_REGISTRY)}
     if not own or len(roots) != 1 or own in roots:
         return None
     (expected,) = roots
-    return UnlikeRoot(name, own, expected, key)
+    others = {_of_node(each, cluster)[1] for each in served} - {""}
+    if not others <= {expected}:
+        return None
+    return UnlikeRoot(name, own, expected, key, bool(others))
+
+
+def _of_node(name: str, cluster: Cluster) -> tuple[str, str]:
+    """Return the annotation of a Node that tells the root directory of its kubelet, and that
+    directory; empty: not known."""
+    return cluster.cached(_by_node).get(name, ("", ""))
+
+
+def _by_node(cluster: Cluster) -> Mapping[str, tuple[str, str]]:
+    found = {}
+    for node in cluster.known(NODE):
+        if key := next((key for key in _ARGUMENTS if key in node.annotations), ""):
+            found[node.name] = key, _root(node.annotations[key])
+    return found
 
 
 def _root(said: str) -> str:
