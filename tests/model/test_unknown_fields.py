@@ -120,6 +120,9 @@ def test_a_path_is_defined_by_any_version():
     assert unknown_fields.defines(kinds.HCO, "spec", "virtualization")
     assert unknown_fields.defines(kinds.HCO, "spec", "certConfig", "ca", "duration")
     assert not unknown_fields.defines(kinds.HCO, "spec", "certificateRotation")
+    assert unknown_fields.defines(kinds.HCO, "spec", "certConfig", of="v1beta1")
+    assert not unknown_fields.defines(kinds.HCO, "spec", "certConfig", of="v1")
+    assert unknown_fields.defines(kinds.HCO, "spec", "certConfig", of="v9")
 
 
 def test_deep_lists_end():

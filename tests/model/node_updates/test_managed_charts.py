@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -372,8 +373,50 @@ def test_an_object_that_was_never_made_is_made_by_another_sync() -> None:
         "Thing b/a is missing (its CustomResourceDefinition things.example.com was made" in reason
     )
     assert "made only 40 s before that), and Fleet does not apply a release again" in reason
-    assert "remove what deletes it" in remedy
-    assert '{"spec":{"forceSyncGeneration":5}}' in command_of(remedy)
+    assert remedy == (
+        "Have Fleet apply the Bundle again, after which the upgrade goes on by itself: kubectl "
+        "patch bundles.fleet.cattle.io mcc-harvester -n fleet-local --type=merge -p "
+        """'{"spec":{"forceSyncGeneration":5}}'; if it is deleted again, remove what deletes it"""
+    )
+
+
+DIFFERS = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "b", "name": "other"}
+ALSO = "this may also set back what differs in Deployment b/other"
+
+
+@pytest.mark.parametrize("first", [missing(), chart(CHANGED)])
+@pytest.mark.parametrize(("patch", "named"), [(CHANGED, True), ("", False)])
+def test_another_sync_sets_back_what_else_differs(first: Object, patch: str, named: bool) -> None:
+    found = Object(json.loads(json.dumps(first.data)))
+    (entry,) = found.data["status"]["summary"]["nonReadyResources"]
+    if not entry["modifiedStatus"][0].get("missing"):
+        entry["modifiedStatus"][0] |= {"apiVersion": "apps/v1", "kind": "DaemonSet"}
+    entry["modifiedStatus"].append(DIFFERS | {"patch": patch})
+    _, remedy = order(found, BUNDLE)
+    assert "forceSyncGeneration" in command_of(remedy)
+    assert (f"'; {ALSO}; if " in remedy) is named
+    assert "; if " in remedy.partition(command_of(remedy))[2]
+
+
+def test_another_sync_for_a_new_definition_sets_back_what_else_differs() -> None:
+    found = chart('{"spec":{"new":"x"}}')
+    (entry,) = found.data["status"]["summary"]["nonReadyResources"]
+    entry["modifiedStatus"].append(DIFFERS | {"patch": CHANGED})
+    old = definition(properties={"spec": {"properties": {"old": {"type": "string"}}}})
+    assert order(found, old, BUNDLE)[1].endswith(f"'; {ALSO}")
+
+
+def test_a_merge_patch_sets_back_one_object() -> None:
+    found = chart(CHANGED, "monitoring")
+    (entry,) = found.data["status"]["summary"]["nonReadyResources"]
+    entry["modifiedStatus"].append(DIFFERS | {"patch": CHANGED})
+    thing = manifest("example.com/v1", "Thing", "a", "b", spec={"level": "debug"})
+    (held,) = managed_charts.refusals(harvester(found, thing))
+    command = f"kubectl patch thing a -n b --type=merge -p '{CHANGED}'"
+    assert held.remedy.startswith(
+        f"If it was edited by hand, set what the chart has: {command}; if a controller writes"
+    )
+    assert "also" not in held.remedy
 
 
 def test_an_old_definition_did_not_come_too_late() -> None:

@@ -195,13 +195,26 @@ CGROUP = "Please update the `CgroupMode` in the `nodes.config.openshift.io` obje
 PATCH = 'kubectl patch nodes.config.openshift.io cluster --type=merge -p \'{"spec":{"cgroupMode":'
 
 
+REBOOTS = "for which each node is drained and rebooted, and which cannot be changed back after the"
+DESCRIBED = "Resolve what ClusterOperator machine-config asks for: kubectl describe clusteroperator"
+
+
 @pytest.mark.parametrize(
     ("said", "present", "remedy"),
     [
-        (CGROUP, "v1", f"(now v1), for which each node is drained and rebooted: {PATCH}"),
-        (CGROUP, None, f"to v2, for which each node is drained and rebooted: {PATCH}"),
-        (CGROUP, "v2", "kubectl describe clusteroperator machine-config"),
-        ("Please update the object to 'v2'", "v1", "kubectl describe clusteroperator machine"),
+        (CGROUP, "v1", f"to v2 (now v1), {REBOOTS} update: {PATCH}"),
+        (CGROUP, None, f"to v2, {REBOOTS} update: {PATCH}"),
+        (CGROUP, "v2", DESCRIBED),
+        ("Please update the object to 'v2'", "v1", DESCRIBED),
+        (CGROUP.replace("'v2'", "something other than v1"), "v1", DESCRIBED),
+        (CGROUP.replace("'v2'", "'something'"), "v1", DESCRIBED),
+        (CGROUP.replace("'v2'", "v2"), "v1", DESCRIBED),
+        (CGROUP.replace("nodes.", "oauths."), "v1", DESCRIBED),
+        (
+            "Change the networkType in the networks.config.openshift.io object to 'OVNKubernetes'",
+            "v1",
+            DESCRIBED,
+        ),
     ],
 )
 def test_a_field_that_the_operator_asks_for(said: str, present: str | None, remedy: str) -> None:

@@ -135,12 +135,17 @@ def find(obj: Object) -> Iterator[UnknownField]:
         yield UnknownField(path, nearest(table, table.root(obj.version), path))
 
 
-def defines(kind: Kind, *path: str) -> bool:
-    """Return whether some known release defines this path. True for kinds without a table."""
+def defines(kind: Kind, *path: str, of: str = "") -> bool:
+    """Return whether some known release defines this path, in any version or in one of them.
+
+    True for kinds without a table, and for versions that it does not have.
+    """
     table = load(kind)
-    if table is None:
+    nodes = table.roots if table is not None else frozenset()
+    if table is not None and of:
+        nodes = frozenset(table.versions.get(of, ()))
+    if table is None or not nodes:
         return True
-    nodes = table.roots
     for key in path:
         if FREE in nodes:
             return True

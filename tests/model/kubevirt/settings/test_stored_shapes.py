@@ -18,6 +18,8 @@ NOW = "2027-03-01T12:00:00Z"
 APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 OLD, NEW = "hco.kubevirt.io/v1beta1", "hco.kubevirt.io/v1"
 GATES = {"featureGates": {"downwardMetrics": True}}
+STRICT = 'strict decoding error: unknown field "spec.{}"'
+CONFIGURATION: dict[str, Any] = {"configuration": {}}
 UNMARSHAL = "json: cannot unmarshal {} into Go struct field {} of type {}"
 
 
@@ -80,7 +82,12 @@ def test_an_object_that_was_stored_as_another_version() -> None:
             "has a list in spec.infra, where kubevirt.io/v1 has a v1.ComponentConfig",
         ),
         (
-            'strict decoding error: unknown field "spec.colour"',
+            f'I0831 start\nerror: {STRICT.format("shape")}, unknown field "spec.size"\nexit',
+            {"shape": "round"},
+            "has a text in spec.shape, unknown to kubevirt.io/v1",
+        ),
+        (
+            STRICT.format("colour"),
             {"colour": "red"},
             "has a text in spec.colour, unknown to kubevirt.io/v1",
         ),
@@ -105,6 +112,23 @@ def test_a_pod_says_what_it_cannot_decode(said: str, spec: dict[str, Any], words
             operator(UNMARSHAL.format("string", "KubeVirt.spec.infra", "v1.X"), "virt-operator-1"),
             kubevirt({"infra": {}}),
         ),
+        (
+            operator(
+                'W0831 14:34 1 warnings.go:70] unknown field "spec.colour"', "virt-operator-1"
+            ),
+            kubevirt({"colour": "red"}),
+        ),
+        (
+            operator(f"W0831 1 warnings.go:70] {STRICT.format('colour')}", "virt-operator-1"),
+            kubevirt({"colour": "red"}),
+        ),
+        (operator(STRICT.format("colour")), kubevirt({"colour": "red"})),
+        (operator(STRICT.format("colour"), "other-1-a"), kubevirt({"colour": "red"})),
+        (operator(STRICT.format("configuration"), "virt-operator-1"), kubevirt(CONFIGURATION)),
+        (
+            operator(UNMARSHAL.format("string", "X.spec.replicas", "uint8"), "other-1-a"),
+            kubevirt({"replicas": "2"}),
+        ),
     ],
     ids=[
         "the operator runs",
@@ -114,6 +138,12 @@ def test_a_pod_says_what_it_cannot_decode(said: str, spec: dict[str, Any], words
         "no value",
         "a field of its own configuration",
         "repaired since",
+        "a warning of the API server",
+        "a warning that has the words of an error",
+        "the object of another operator",
+        "another pod",
+        "a field that a release of its version has",
+        "the type of another pod",
     ],
 )
 def test_objects_that_are_decoded(pod: Object, obj: Object) -> None:

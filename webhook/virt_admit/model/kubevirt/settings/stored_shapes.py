@@ -39,7 +39,15 @@ _TYPE: Final = re.compile(
     r"cannot unmarshal (object|array|string|number|bool)(?: \S{1,80})? into Go struct field "
     r"([\w.]{1,200}) of type (\S{1,120})"
 )
-_UNKNOWN: Final = re.compile(r"unknown field \\?\"((?:[\w-]{1,63}\.){0,9}[\w-]{1,63})\\?\"")
+_UNKNOWN: Final = re.compile(
+    r"(?:strict decoding error: .{0,400}?|json: )"
+    r"unknown field \\?\"((?:[\w-]{1,63}\.){0,9}[\w-]{1,63})\\?\""
+)
+"""An error of a decoder; a warning of the API server has the last words alone."""
+_WARNED: Final = "warnings.go"
+"""Where client-go logs what the API server warns of, and goes on
+(kubernetes/client-go:rest/warnings.go#WarningLogger).
+"""
 _LIST, _OBJECT = "a list", "an object"
 _WORDS: Final = {"object": _OBJECT, "array": _LIST, "string": "a text"} | {
     "number": "a number",
@@ -97,8 +105,9 @@ def of_pod(pod: Object, cluster: Cluster) -> Undecodable | None:
     ends = [end for _, end in container_states.terminations(pod) if end["exitCode"].integer]
     if not ends or not any(map(_is_down, container_statuses(pod))):
         return None
-    said = " ".join(end["message"].words for end in ends)
-    return next((each for each in (*_said(said, cluster), *_own(pod, cluster))), None)
+    said = (line for end in ends for line in (end["message"].text or "").splitlines())
+    errors = "\n".join(line for line in said if _WARNED not in line)
+    return next((each for each in (*_said(errors, pod, cluster), *_own(pod, cluster))), None)
 
 
 def _is_down(status: Any) -> bool:
@@ -107,28 +116,34 @@ def _is_down(status: Any) -> bool:
 
 def _own(pod: Object, cluster: Cluster) -> Iterator[Undecodable]:
     """Yield what has another form than each known release of its version."""
+    for obj, kind in _decoded(pod, cluster):
+        for path, (has, wanted) in _differing(obj, kind).items():
+            yield Undecodable(obj, kind, path, has, wanted, _written(obj, cluster))
+
+
+def _decoded(pod: Object, cluster: Cluster) -> Iterator[tuple[Object, Kind]]:
+    """Yield the objects that the operator in a pod decodes as it starts."""
     for operator, kind in _OPERATORS.items():
-        if not pod.name.startswith(f"{operator}-"):
-            continue
-        for obj in cluster.known(kind, pod.namespace if kind.namespaced else ""):
-            for path, (has, wanted) in _differing(obj, kind).items():
-                yield Undecodable(obj, kind, path, has, wanted, _written(obj, cluster))
+        if pod.name.startswith(f"{operator}-"):
+            known = cluster.known(kind, pod.namespace if kind.namespaced else "")
+            yield from ((obj, kind) for obj in known)
 
 
-def _said(said: str, cluster: Cluster) -> Iterator[Undecodable]:
-    """Yield what has the field that a message names, with the JSON type that it names."""
+def _said(said: str, pod: Object, cluster: Cluster) -> Iterator[Undecodable]:
+    """Yield what has the field that a message names, with the JSON type that it names, or that no
+    known release of its version has.
+    """
     typed_, unknown = _TYPE.search(said), _UNKNOWN.search(said)
     found = typed_[2].split(".")[1:] if typed_ is not None else []
     named = tuple(unknown[1].split(".") if unknown is not None else found)
     named = named[named.index("spec") :] if "spec" in named else ()
-    for kind in _OPERATORS.values():
-        for obj in cluster.known(kind) if named else ():
-            has = _shape(obj.at(*named).value) if obj.at(*named).present else ""
-            if typed_ is not None and has == _WORDS[typed_[1]]:
-                wanted = _of_go(typed_[3])
-                yield Undecodable(obj, kind, named, has, wanted, _written(obj, cluster))
-            elif typed_ is None and has:
-                yield Undecodable(obj, kind, named, has, "", _written(obj, cluster))
+    for obj, kind in _decoded(pod, cluster) if named else ():
+        has = _shape(obj.at(*named).value) if obj.at(*named).present else ""
+        if typed_ is not None and has == _WORDS[typed_[1]]:
+            wanted = _of_go(typed_[3])
+            yield Undecodable(obj, kind, named, has, wanted, _written(obj, cluster))
+        elif typed_ is None and has and not unknown_fields.defines(kind, *named, of=obj.version):
+            yield Undecodable(obj, kind, named, has, "", _written(obj, cluster))
 
 
 def _of_go(name: str) -> str:

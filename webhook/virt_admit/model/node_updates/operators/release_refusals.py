@@ -13,12 +13,17 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, shell, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL
+from virt_admit.model.kubernetes.kinds import (
+    CLUSTER_OPERATOR,
+    CLUSTER_VERSION,
+    MACHINE_CONFIG_POOL,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
@@ -228,35 +233,52 @@ def _vsphere(words: str) -> str:
 
 _ASKED: Final = re.compile(
     r"\b(?:update|set|change) the [`'\"]?([A-Za-z]{2,40})[`'\"]? (?:field )?(?:in|of) the "
-    r"[`'\"]?(([a-z]{2,30})s\.config\.openshift\.io)[`'\"]? object to [`'\"]?([\w.-]{1,40})"
+    r"[`'\"]?([a-z]{2,30}\.config\.openshift\.io)[`'\"]? object to ([`'\"])([\w.-]{1,40})\3"
 )
-"""How an operator asks for a field of OpenShift's configuration, whose objects exist once each
-(openshift/machine-config-operator:pkg/operator/status.go#syncUpgradeableStatus, ClusterOnCgroupV1;
-openshift/api:config/v1/types_node.go#NodeSpec).
-"""
+"""How an operator asks for a field of OpenShift's configuration, whose objects exist once each."""
 _ONLY: Final = "cluster"
-_OF_NODES: Final = "nodes.config.openshift.io"
+
+
+class _Setting(NamedTuple):
+    """A field that a message may have set, as other fields need more than a patch."""
+
+    kind: Kind
+    field: str
+    values: tuple[str, ...]
+    consequence: str
+
+
+_SETTINGS: Final = {
+    ("nodes.config.openshift.io", "CgroupMode"): _Setting(
+        kinds.guess("config.openshift.io/v1", "Node")._replace(namespaced=False),
+        "cgroupMode",
+        ("v1", "v2"),
+        ", for which each node is drained and rebooted, and which cannot be changed back after the "
+        "update",
+    )
+}
+"""By object and field (openshift/machine-config-operator:pkg/operator/status.go
+#syncUpgradeableStatus, ClusterOnCgroupV1; openshift/api:config/v1/types_node.go#NodeSpec)."""
 
 
 def _as_asked(words: str, cluster: Cluster) -> str:
-    """Return how to set the field that a message asks for; empty: it asks for none, or the object
-    has that value already.
+    """Return how to set the field that a message asks for; empty: it asks for none that is known,
+    or the object has that value already.
     """
     asked = _ASKED.search(words)
-    if asked is None:
+    setting = _SETTINGS.get((asked[2], asked[1])) if asked is not None else None
+    value = asked[4] if asked is not None else ""
+    if asked is None or setting is None or value not in setting.values:
         return ""
-    field, resource, value = f"{asked[1][:1].lower()}{asked[1][1:]}", asked[2], asked[4].rstrip(".")
-    kind = kinds.guess("config.openshift.io/v1", asked[3].capitalize())._replace(namespaced=False)
-    own = find(cluster, kind, "", _ONLY)  # only snapshots hold it
-    has = own.at("spec", field).text if own is not None else None
+    own = find(cluster, setting.kind, "", _ONLY)  # only snapshots hold it
+    has = own.at("spec", setting.field).text if own is not None else None
     if has == value:
         return ""
     shown = f" (now {has})" if has else ""
-    reboots = ", for which each node is drained and rebooted" if resource == _OF_NODES else ""
-    data = json.dumps({"spec": {field: value}}, separators=(",", ":"))
+    data = json.dumps({"spec": {setting.field: value}}, separators=(",", ":"))
     return typed(
-        f"Set spec.{field} of {resource} {_ONLY} to {value}{shown}{reboots}",
-        shell("kubectl", "patch", resource, _ONLY, "--type=merge", "-p", data),
+        f"Set spec.{setting.field} of {asked[2]} {_ONLY} to {value}{shown}{setting.consequence}",
+        shell("kubectl", "patch", asked[2], _ONLY, "--type=merge", "-p", data),
     )
 
 

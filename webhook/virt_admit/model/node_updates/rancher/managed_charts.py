@@ -172,7 +172,7 @@ def _fault(
     see = about("describe", chart, MANAGED_CHART)
     for each in entry["modifiedStatus"].items():
         if (patch := _patch(each)) is not None:
-            return _modified(each, patch, chart, bundle, cluster)
+            return _modified(each, entry, patch, chart, bundle, cluster)
         if each["missing"].boolean:
             return _missing(each, entry, chart, bundle, then, cluster)
     for each in entry["nonReadyStatus"].items():
@@ -223,11 +223,20 @@ def _missing(
         f": {title} is missing{made}, and Fleet does not apply a release again that it has applied "
         "(correctDrift is off)"
     )
-    again = "if it is deleted again, remove what deletes it"
-    return why, typed(f"Have Fleet apply the Bundle again, {then}; {again}", _sync(chart, bundle))
+    again = f"{_also(status, entry)}if it is deleted again, remove what deletes it"
+    return why, typed(f"Have Fleet apply the Bundle again, {then}", _sync(chart, bundle), again)
 
 
 _MODIFIED: Final = "Modified"
+
+
+def _also(status: Field, entry: Field) -> str:
+    """Return which other objects the chart may change when Fleet applies it again, with a
+    semicolon; empty: none of those that Fleet names.
+    """
+    others = [each for each in entry["modifiedStatus"].items() if each.path != status.path]
+    changed = names((_title(each) for each in others if _patch(each) is not None), _WORDS)
+    return f"this may also set back what differs in {changed}; " if changed else ""
 
 
 def _made_late(status: Field, chart: Object, cluster: Cluster) -> str:
@@ -302,7 +311,12 @@ def _patch(status: Field) -> dict[str, Any] | None:
 
 
 def _modified(
-    status: Field, patch: dict[str, Any], chart: Object, bundle: Object | None, cluster: Cluster
+    status: Field,
+    entry: Field,
+    patch: dict[str, Any],
+    chart: Object,
+    bundle: Object | None,
+    cluster: Cluster,
 ) -> tuple[str, str]:
     """Return which fields of an object differ from the chart, and how they become equal."""
     paths = list(_paths(patch))
@@ -320,7 +334,9 @@ def _modified(
         of_harvester = kind is KUBEVIRT and chart.name == HARVESTER
         old = _HARVESTER_FILES if of_harvester else _APPLY
         return f"{words}, {drops}", typed(
-            f"{old}; then raise forceSyncGeneration of the Bundle", _sync(chart, bundle)
+            f"{old}; then raise forceSyncGeneration of the Bundle",
+            _sync(chart, bundle),
+            _also(status, entry).rstrip("; "),
         )
     if absent and not definition:
         field = shell(
@@ -342,9 +358,9 @@ def _modified(
     )
     if custom and len(status["patch"].text or "") <= _SHORT:
         back = merge_patch(kind, status["name"].text or "", status["namespace"].text or "", patch)
-        return words, typed(f"If it was edited by hand, set what the chart has; {other}", back)
+        return words, typed("If it was edited by hand, set what the chart has", back, other)
     again = "If it was edited by hand, have Fleet write it again (forceSyncGeneration)"
-    return words, typed(f"{again}; {other}", _sync(chart, bundle))
+    return words, typed(again, _sync(chart, bundle), f"{_also(status, entry)}{other}")
 
 
 def _compared(path: Sequence[str], patch: dict[str, Any], live: Object | None) -> str:
