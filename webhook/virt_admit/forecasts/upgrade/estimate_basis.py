@@ -11,7 +11,11 @@ from virt_admit.forecasts.remediation import hand_reboots, machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.drains import undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Estimate
-from virt_admit.forecasts.upgrade.pools import replacement_times, unpooled_nodes
+from virt_admit.forecasts.upgrade.pools import (
+    leaving_machines,
+    replacement_times,
+    unpooled_nodes,
+)
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.simulated_world import Start
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -47,6 +51,7 @@ def rests_on(
     yield replacement_times.words(start.reboot // 60, cluster, replaced=replaced)
     if replaced:
         yield from unpooled_nodes.not_rehearsed(cluster)
+        yield from leaving_machines.words(cluster)
     if driver is Driver.PLAIN:
         yield from hand_reboots.counted(cluster)
         yield from hand_reboots.newer(
