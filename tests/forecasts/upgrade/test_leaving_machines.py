@@ -51,9 +51,7 @@ def test_a_node_that_a_scale_in_takes_away_is_not_updated(objects, left):
     (pool,) = rollouts.pools(Driver.CLUSTER_API, found, None, list("abc"))
     assert pool.nodes == tuple(left)
     said = list(leaving_machines.words(found))
-    assert said == (
-        ["c is not counted: a scale-in deletes its Machine"] if left == "ab" else []
-    )
+    assert said == (["c is not counted: a scale-in deletes its Machine"] if left == "ab" else [])
 
 
 def test_vms_that_cannot_be_read_may_stay():
