@@ -7,14 +7,16 @@ import pytest
 from tests.builders import kubevirt
 from tests.forecasts.drain.test_vm_states import LAUNCHER, row
 from tests.forecasts.drain.vm_motion import ago, cluster, migration, vmi
-from virt_admit.model.kubevirt.instances import migration_history
+from virt_admit.model.kubevirt.instances import migration_history, migration_timeouts
 
 CONFIGURATION = {"completionTimeoutPerGiB": 150, "allowWorkloadDisruption": False}
 LABELS = {"labels": {"kubevirt.io/volume-update-migration": "db"}}
+SIZE = {"capacity": {"storage": "80Gi"}, "requests": {"storage": "80Gi"}}
+LARGER = {"capacity": {"storage": "200Gi"}, "requests": {"storage": "200Gi"}}
 COPIED = {
     "volumeName": "root",
-    "sourcePVCInfo": {"claimName": "old", "requests": {"storage": "80Gi"}},
-    "destinationPVCInfo": {"claimName": "new", "requests": {"storage": "80Gi"}},
+    "sourcePVCInfo": {"claimName": "old", **SIZE},
+    "destinationPVCInfo": {"claimName": "new", **LARGER},
 }
 
 
@@ -109,6 +111,23 @@ def test_the_next_time_out_follows_the_last_one(tries, release, limit):
     assert found.until is not None
     assert found.since is not None
     assert (found.until - found.since).total_seconds() == limit
+
+
+@pytest.mark.parametrize(
+    ("source", "counted"),
+    [
+        ({}, 80 * 2**30),
+        ({"requests": {"storage": "60Gi"}}, 60 * 2**30),
+        ({"capacity": {"storage": "90Gi"}}, 80 * 2**30),
+        ({"capacity": {}}, 0),
+    ],
+)
+def test_the_claim_that_a_disk_leaves_counts(source, counted):
+    found, memory = copying(), migration_timeouts.size(vmi())
+    found.data["status"]["migratedVolumes"] = [
+        COPIED | {"sourcePVCInfo": COPIED["sourcePVCInfo"] | source}
+    ]
+    assert migration_timeouts.size(found) - memory == counted
 
 
 def test_an_ended_migration_was_asked_for_by_its_label():

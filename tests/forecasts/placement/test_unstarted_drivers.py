@@ -137,6 +137,48 @@ def test_a_driver_that_may_work_is_not_lacking(pods):
     assert node_drivers.lacking(cluster(*pods)) == {}
 
 
+def replaced(*, state=None, restarts=0, age="11:57:00", gone=""):
+    """Return the pod of the driver as a roll-out has just made it."""
+    state = state or {"waiting": {"reason": "ContainerCreating"}}
+    box = {"name": "main", "ready": False, "state": state, "restartCount": restarts}
+    found = waiting(since=f"2026-11-26T{age}Z", containerStatuses=[box])
+    found.metadata.value["creationTimestamp"] = f"2026-11-26T{age}Z"
+    if gone:
+        found.metadata.value["deletionTimestamp"] = f"2026-11-26T{gone}Z"
+    return found
+
+
+BACK_OFF = {"waiting": {"reason": "ImagePullBackOff"}}
+ENDS = {"terminated": {"exitCode": 2}}
+
+
+@pytest.mark.parametrize(
+    ("own", "lacks"),
+    [
+        (replaced(), False),
+        (replaced(state={"running": {}}), False),
+        (replaced(age="10:00:00", gone="12:00:20", state=ENDS), False),
+        (replaced(age="10:00:00", gone="11:50:00", state=ENDS), True),
+        (replaced(age="11:54:00"), True),
+        (replaced(restarts=1), True),
+        (replaced(state=BACK_OFF), True),
+        (replaced(state=ENDS), True),
+        (None, True),
+    ],
+    ids=["young", "runs", "ends", "stays", "old", "restarted", "back-off", "failed", "without"],
+)
+def test_a_driver_whose_pod_is_being_replaced_registers_soon(own, lacks):
+    drivers = [{"name": DRIVER}]
+    nodes = [
+        manifest("storage.k8s.io/v1", "CSINode", name, spec={"drivers": listed})
+        for name, listed in (("a", []), ("b", drivers))
+    ]
+    pods = filter(None, (own, running(on="b")))
+    found = Snapshot([*nodes, node(), node("b"), *pods], ["*"], time=NOW)
+
+    assert node_drivers.lacking(found) == ({"a": {DRIVER}} if lacks else {})
+
+
 @pytest.mark.parametrize("other", [crashing("net"), crashing(namespace="other")])
 def test_pods_of_other_software_are_not_the_cause(other):
     found = cluster(waiting(), other)

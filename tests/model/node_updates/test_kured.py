@@ -144,17 +144,38 @@ def test_an_annotation_that_is_nested_too_deep() -> None:
     assert kured.locks(cluster("[" * 200_000)) == ()
 
 
-def delayed(*arguments: str, at: str = "2026-01-01T11:30:00Z") -> str:
+def delayed(*arguments: str, at: str = "2026-01-01T11:30:00Z", others: Any = ()) -> str:
     """Return what is said of the lock of a node that became Ready at a time, with these arguments
-    of kured."""
+    of kured and other objects."""
     spec = {"template": {"spec": {"containers": [{"args": list(arguments)}]}}}
     notes = {kured.LOCK: json.dumps(lock("a", since="2026-01-01T11:20:00Z", lasts=2 * HOUR))}
     daemon = manifest(
         "apps/v1", "DaemonSet", "kured", "kube-system", metadata={"annotations": notes}, spec=spec
     )
     nodes = (node("a", since=at), node("b", waits=True))
-    (words,) = kured.words(Snapshot([daemon, *nodes], complete=["*"], time=NOW))
+    (words,) = kured.words(Snapshot([daemon, *nodes, *others], complete=["*"], time=NOW))
     return words
+
+
+@pytest.mark.parametrize(
+    ("on", "at", "until"),
+    [
+        ("a", "2026-01-01T11:31:10Z", "2026-01-01T12:16:10Z"),
+        ("a", "2026-01-01T10:00:00Z", "2026-01-01T12:15:00Z"),  # of an earlier reboot
+        ("b", "2026-01-01T11:31:10Z", "2026-01-01T12:15:00Z"),
+    ],
+)
+def test_the_delay_begins_with_the_uncordon(on: str, at: str, until: str) -> None:
+    event = manifest(
+        "v1",
+        "Event",
+        "x",
+        "default",
+        involvedObject={"kind": "Node", "name": on},
+        reason="NodeSchedulable",
+        lastTimestamp=at,
+    )
+    assert f"until about {until}." in delayed("--lock-release-delay=45m", others=[event])
 
 
 def test_a_node_that_is_back_keeps_the_lock_for_the_delay() -> None:

@@ -11,7 +11,7 @@ from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.drain.states import vm_states_outcomes, vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
-from virt_admit.forecasts.drain.targets import awaited_volumes, rejected_targets
+from virt_admit.forecasts.drain.targets import awaited_volumes, rebuilt_volumes, rejected_targets
 from virt_admit.forecasts.placement import (
     candidates,
     no_target,
@@ -68,6 +68,7 @@ READS: Final = union(
     offline_satellites.READS,
     drbd_protocols.READS,
     failed_starts.READS,
+    rebuilt_volumes.READS,
     rejected_targets.READS,
     static_cpus.READS,
     contrary_demands.READS,

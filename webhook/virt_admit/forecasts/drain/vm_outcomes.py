@@ -33,7 +33,7 @@ from virt_admit.forecasts.drain.states import (
 )
 from virt_admit.forecasts.drain.states.evacuation_marks import mark_first, or_stays
 from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State, StateEffect, VmState
-from virt_admit.forecasts.drain.targets import rejected_targets
+from virt_admit.forecasts.drain.targets import rebuilt_volumes, rejected_targets
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import candidates, no_target, quotas, start_doubts
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -357,9 +357,9 @@ def _migrate(
             raise Unseen(unread)
     effect = None if why == ASKED else migration_doubts.side_effect(vmi, state, cluster)
     said, remedy = (f", but {effect.reason}", effect.remedy) if effect else ("", "")
-    if ruled is not None:
-        return _Verdict(VmOutcome.MIGRATES, f"{ruled.reason}{said}", ruled.remedy or remedy)
-    return _Verdict(VmOutcome.MIGRATES, f"{why}, and {CAN}{paused_guests.stays(vmi)}{said}", remedy)
+    can = f"{why}, and {CAN}{rebuilt_volumes.words(vmi, cluster)}{paused_guests.stays(vmi)}"
+    reason, way = (ruled.reason, ruled.remedy) if ruled is not None else (can, "")
+    return _Verdict(VmOutcome.MIGRATES, f"{reason}{said}", way or remedy)
 
 
 def _ends(cluster: Cluster) -> vm_states_outcomes.Ends:

@@ -10,6 +10,7 @@ from virt_admit.forecasts.placement import pod_networks
 from virt_admit.forecasts.placement.absent import unready_nodes
 from virt_admit.forecasts.placement.absent.unready_nodes import UnreadyNode
 from virt_admit.forecasts.placement.components.driver_daemons import HANDLER
+from virt_admit.forecasts.placement.components.kubelets import young_pods
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import kubectl, logs_of, typed
 from virt_admit.model.kubernetes import clock, node_health
@@ -29,6 +30,7 @@ HEARTBEAT_READS: Final[Reads] = union(
 READS: Final[Reads] = union(
     HEARTBEAT_READS,
     pod_networks.READS,
+    young_pods.READS,
     {NAD: NAME, KUBEVIRT: ("spec.workloads.nodePlacement.tolerations",), NODE: ("spec.taints",)},
 )
 
@@ -116,6 +118,27 @@ def is_starting(cluster: Cluster, node: str) -> bool:
         return False
     ages = clock.age(handler, cluster), back
     return any(age is not None and age < _STARTS_WITHIN for age in ages)
+
+
+def failure(cluster: Cluster, node: str) -> str:
+    """Return the same as ``problem``; also empty while the virt-handler is only being replaced."""
+    found = problem(cluster, node)
+    return "" if found and is_replaced(cluster, node) else found
+
+
+def is_replaced(cluster: Cluster, node: str) -> bool:
+    """Return whether the virt-handler of a node that sent its heartbeat a moment ago has just been
+    made again, as in an update of KubeVirt: what needs it waits until it is ready.
+    """
+    handler = pod(cluster, node)
+    return (
+        handler is not None
+        and beats(cluster, node)
+        and young_pods.starts(handler, cluster)
+        and _without_network(cluster, node) is None
+        and migration_network.fault(handler, cluster) is None
+        and pod_starts.fault(handler, cluster) is None
+    )
 
 
 def returned(cluster: Cluster, node: str) -> datetime.timedelta | None:
@@ -221,7 +244,7 @@ def broken(cluster: Cluster) -> Mapping[str, str]:
     """
     nodes = [node.name for node in cluster.known(NODE)]
     found = (
-        (name, problem(cluster, name) or pod_networks.problem(cluster, name)) for name in nodes
+        (name, failure(cluster, name) or pod_networks.problem(cluster, name)) for name in nodes
     )
     return {name: reason for name, reason in found if reason}
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from virt_admit.forecasts.drain.control import kubevirt_updates
+from virt_admit.forecasts.drain.targets import rebuilt_volumes
 from virt_admit.forecasts.remediation import hand_reboots, machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.drains import undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Estimate
-from virt_admit.forecasts.upgrade.pools import replacement_times, unpooled_nodes
+from virt_admit.forecasts.upgrade.pools import leaving_machines, replacement_times, unpooled_nodes
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.simulated_world import Start
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -47,6 +48,7 @@ def rests_on(
     yield replacement_times.words(start.reboot // 60, cluster, replaced=replaced)
     if replaced:
         yield from unpooled_nodes.not_rehearsed(cluster)
+        yield from leaving_machines.words(cluster)
     if driver is Driver.PLAIN:
         yield from hand_reboots.counted(cluster)
         yield from hand_reboots.newer(
@@ -62,6 +64,7 @@ def rests_on(
     yield from kured.unmarked(cluster) if start.begun else kured.words(cluster)
     yield from rollouts.rests_on(driver, cluster)
     yield from _machines(driver, cluster)
+    yield from rebuilt_volumes.notes(cluster)
     yield from drain_waits.rests_on(driver, start.pools, cluster)
     yield from drain_waits.awaited(start.plan, start.pools)
     yield from drain_waits.ending(start.plan)

@@ -21,6 +21,7 @@ from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.pools import (
     away_nodes,
+    leaving_machines,
     unpooled_nodes,
     updater_pods,
     updater_webhooks,
@@ -66,6 +67,7 @@ READS: Final = union(
     pool_obstacles.READS,
     updater_webhooks.READS,
     waiting_machines.READS,
+    leaving_machines.READS,
     harvester_waits.READS,
     machine_nodes.POOL_READS,
 )
@@ -452,8 +454,8 @@ def _cluster_api(
     max_unavailable: str | None,
     phases: Mapping[str, NodeUpdate],
 ) -> Iterator[Pool]:
-    by_deployment = machine_pools.of_deployments(cluster)
-    known = {node.name: node for node in every}
+    by_deployment, leaving = machine_pools.of_deployments(cluster), leaving_machines.nodes(cluster)
+    known = {node.name: node for node in every if node.name not in leaving}
     for deployment in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda found: found.full_name):
         own = tuple(
             name

@@ -22,7 +22,7 @@ hour (``--event-ttl``); a saved one may be a little older."""
 _BOOTED: Final = ("Unknown", 255)
 """How a container ended whose node was booted (kubernetes/kubernetes:pkg/kubelet/kubelet_pods.go
 #convertToAPIContainerStatuses: ContainerStatusUnknown, and cri-o and containerd for those lost)."""
-_WAITS: Final = frozenset(("ContainerCreating", "PodInitializing"))
+OF_STARTS: Final = frozenset(("ContainerCreating", "PodInitializing"))
 """Reasons of containers that start as usual."""
 _ENDED: Final = (("lastState", "terminated"), ("state", "terminated"))
 
@@ -52,7 +52,7 @@ def reports(pod: Object, cluster: Cluster) -> Iterator[ContainerReport]:
         reason = waiting["reason"].text or ""
         again = reason == "CrashLoopBackOff"  # whose message says only for how long it waits
         said = "" if again else waiting["message"].text
-        held = with_reason(reason, said) if reason not in _WAITS else ""
+        held = with_reason(reason, said) if reason not in OF_STARTS else ""
         restarts = status["restartCount"].integer or 0
         old = time is not None and now is not None and now - time > RECENT
         if held or (last and restarts and not old):

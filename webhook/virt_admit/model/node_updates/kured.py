@@ -244,7 +244,8 @@ def _next(lock: RebootLock, cluster: Cluster) -> str:
     if not length:
         return f"{begin}, and kured goes on by itself once its pod there has given the lock up"
     kept = f"{begin}, and kured keeps the lock after that for --lock-release-delay={delay}"
-    until = back + length
+    # in Release, which follows the uncordon (pkg/daemonsetlock/daemonsetlock.go)
+    until = max((back, *node_phases.uncordons(lock.node, cluster))) + length
     return kept if now is not None and now > until else f"{kept}, until about {clock.stamp(until)}"
 
 

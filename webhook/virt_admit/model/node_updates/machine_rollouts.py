@@ -152,7 +152,7 @@ def _pool(
     A management cluster has the Machines of other clusters, whose nodes are not known here.
     """
     current = {machine.name: _is_current(machine, revisions) for machine in own}
-    rolling = _is_rolling(deployment) or False in current.values()
+    rolling = is_rolling(deployment, cluster)
     nodes: dict[str, NodeUpdate] = {}
     for machine in own:
         node = machine_nodes.node_name(machine, cluster)
@@ -169,7 +169,14 @@ def _pool(
     return PoolUpdate(MACHINE_DEPLOYMENT.kind, deployment.name, nodes, began, rolling, unknown)
 
 
-def _is_rolling(deployment: Object) -> bool:
+def is_rolling(deployment: Object, cluster: Cluster) -> bool:
+    """Return whether some Machines of a MachineDeployment are of an older template."""
+    revisions = _revisions(cluster).get((deployment.namespace, deployment.name), {})
+    own = machines_of(deployment, cluster)
+    return _says_so(deployment) or any(_is_current(each, revisions) is False for each in own)
+
+
+def _says_so(deployment: Object) -> bool:
     """Return whether a MachineDeployment says that some of its Machines are of an older
     template.
     """

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Field, Object
 
 
@@ -112,6 +114,14 @@ def cordoned_since(node: Object) -> datetime | None:
         ),
         None,
     )
+
+
+def uncordons(node: str, cluster: Cluster) -> Iterator[datetime]:
+    """Yield when a node was uncordoned, as far as its kubelet told it."""
+    for event in events.known(NODE.kind, "NodeSchedulable", cluster):
+        time = events.time_of(event)
+        if event.at("involvedObject", "name").text == node and time is not None:
+            yield time
 
 
 def is_away(node: Object) -> bool:

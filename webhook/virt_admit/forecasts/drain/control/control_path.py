@@ -443,7 +443,7 @@ _NAMES: Final = frozenset((API, CONTROLLER))
 
 def _handler(cluster: Cluster, node: str) -> Component | None:
     """Return the virt-handler of the node if it does not work; None: it does, or is not known."""
-    reason = keep(cluster, (virt_handlers.problem, node), partial(virt_handlers.problem, node=node))
+    reason = keep(cluster, (virt_handlers.failure, node), partial(virt_handlers.failure, node=node))
     lost = node_health.silence_now(node, cluster)
     wait = "wait for virt-handler, which sends the VM's memory, or repair it"
     repair = virt_handlers.repair(cluster, node) or wait

@@ -19,7 +19,7 @@ from typing import Final
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.placement.components.drivers import driver_faults, node_agents
-from virt_admit.forecasts.placement.components.kubelets import root_directories
+from virt_admit.forecasts.placement.components.kubelets import root_directories, young_pods
 from virt_admit.forecasts.placement.components.kubelets.root_directories import UnlikeRoot
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import kernel_modules
@@ -40,6 +40,7 @@ READS: Final[Reads] = union(
     node_health.READS,
     node_agents.READS,
     root_directories.READS,
+    young_pods.READS,
     {
         POD: ("status.conditions", "status.containerStatuses", "status.phase"),
         PVC: ("spec.volumeName",),
@@ -64,9 +65,10 @@ _NO_CLIENT: Final = re.compile(
 def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     """Return the drivers that a node lacks although another node has them, by node.
 
-    Nodes without a CSINode are left out. A driver that its CSINode lists is lacking, too, if the
-    pod that registers it is gone and cannot come back, if that pod has not started its containers
-    for some time, as after a reboot, if the driver itself crashes, or if the kubelet says so.
+    Nodes without a CSINode are left out, and drivers whose pod there starts or is replaced. A
+    driver that its CSINode lists is lacking, too, if the pod that registers it is gone and cannot
+    come back, if that pod has not started its containers for some time, as after a reboot, if the
+    driver itself crashes, or if the kubelet says so.
     """
     found, gone = cluster.cached(_registered), driver_daemons.without_pod(cluster)
     known = cluster.cached(_drivers)
@@ -78,8 +80,18 @@ def lacking(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     for node, driver in (*_reported(cluster), *waiting):
         if driver not in gone.get(node, {}):  # else it lasts, or its pod may come at any moment
             lost.setdefault(node, set()).add(driver)
-    absent = {node: known - own | lost.get(node, set()) for node, own in found.items()}
-    return {node: drivers for node, drivers in absent.items() if drivers}
+    absent = {
+        node: {each for each in known - own if not registers_soon(each, node, cluster)}
+        | lost.get(node, set())
+        for node, own in found.items()
+    }
+    return {node: frozenset(drivers) for node, drivers in absent.items() if drivers}
+
+
+def registers_soon(driver: str, node: str, cluster: Cluster) -> bool:
+    """Return whether the pod that registers a driver on a node has just been made, or ends."""
+    pod = _pod(driver, node, cluster)
+    return pod is not None and young_pods.starts(pod, cluster)
 
 
 @cached

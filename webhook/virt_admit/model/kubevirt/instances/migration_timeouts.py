@@ -161,11 +161,17 @@ def _memory(vmi: Object) -> int:
 
 
 def _moved(vmi: Object) -> int:
-    """Return the bytes of the disks that are copied."""
+    """Return the bytes of the disks that are copied, by the claims that they leave: a larger
+    destination gives KubeVirt no more time (pkg/storage/types/pvc.go#GetDiskCapacity).
+    """
     moved = vmi.at("status", "migratedVolumes").items()
-    return int(
-        sum((_quantity(each.at("destinationPVCInfo", "requests", "storage")) for each in moved), 0)
-    )
+    sources = (each["sourcePVCInfo"] for each in moved)
+    sizes = (min(_storage(each, "capacity"), _storage(each, "requests")) for each in sources)
+    return int(sum(sizes, 0))
+
+
+def _storage(claim: Field, part: str) -> Fraction:
+    return _quantity(claim.at(part, "storage"))
 
 
 def counts_disks(cluster: Cluster) -> bool:

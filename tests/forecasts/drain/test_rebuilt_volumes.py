@@ -1,0 +1,64 @@
+"""Longhorn starts no migration of a volume of which it rebuilds a copy."""
+
+import pytest
+
+from tests.builders import complete, manifest, vmi
+from virt_admit.forecasts.drain.targets import rebuilt_volumes
+
+CLAIM = {"name": "root", "persistentVolumeClaim": {"claimName": "data"}}
+
+
+def engine(*modes, active=True, state="running", rebuilds=None, volume="v-1"):
+    status = {
+        "currentState": state,
+        "replicaModeMap": {f"r-{number}": mode for number, mode in enumerate(modes)},
+        "rebuildStatus": rebuilds or {},
+    }
+    spec = {"volumeName": volume, "active": active}
+    return manifest("longhorn.io/v1beta2", "Engine", "e-0", "lh", spec=spec, status=status)
+
+
+def cluster(*objects, driver="driver.longhorn.io"):
+    own = vmi(volumes=[CLAIM])
+    pv = {"csi": {"driver": driver, "volumeHandle": "v-1"}}
+    claim = {"volumeName": "pv-1"}
+    return own, complete(
+        own,
+        manifest("v1", "PersistentVolumeClaim", "data", own.namespace, spec=claim),
+        manifest("v1", "PersistentVolume", "pv-1", spec=pv),
+        *objects,
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "waits"),
+    [
+        (engine("RW", "WO", "RW"), True),
+        (engine("RW", "RW"), False),  # degraded
+        (engine("RW", "ERR"), False),
+        (engine("RW", "WO", active=False), False),
+        (engine("RW", "WO", state="stopped"), False),
+        (engine("RW", "WO", volume="v-2"), False),
+    ],
+    ids=["rebuilds", "degraded", "failed", "of-migration", "stopped", "other"],
+)
+def test_a_migration_waits_for_a_copy_that_is_rebuilt(own, waits):
+    vm, found = cluster(own)
+    said = rebuilt_volumes.words(vm, found)
+    assert said == (" once Longhorn has rebuilt a copy of claim data" if waits else "")
+    assert len(list(rebuilt_volumes.notes(found))) == waits
+
+
+def test_how_far_it_is():
+    status = {
+        "tcp://a:1": {"isRebuilding": True, "progress": 31},
+        "tcp://b:1": {"isRebuilding": True, "progress": 8},
+        "tcp://c:1": {"isRebuilding": False, "progress": 0},
+    }
+    vm, found = cluster(engine("WO", "WO", "RW", rebuilds=status))
+    assert rebuilt_volumes.words(vm, found).endswith("claim data (8% done)")
+
+
+def test_another_driver_is_not_longhorn():
+    vm, found = cluster(engine("WO"), driver="other.io")
+    assert not rebuilt_volumes.words(vm, found)

@@ -1,0 +1,81 @@
+"""Longhorn volumes of which a copy is being rebuilt: no migration of the volume begins before.
+
+Longhorn takes back what it has prepared on the other node as long as a replica is write-only, and
+starts the migration once none is. The target pod waits for its volume. A volume that is degraded
+and does not rebuild migrates. Source:
+longhorn/longhorn-manager:controller/volume_controller.go#prepareReplicasAndEngineForMigration, the
+same in 1.8 to 1.11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, PV, PVC, VMI
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.lookups import csi_of, find
+from virt_admit.model.messages import names
+
+READS: Final[Reads] = {
+    LONGHORN_ENGINE: (
+        *("spec.active", "spec.volumeName", "status.currentState", "status.rebuildStatus"),
+        "status.replicaModeMap",
+    ),
+    PVC: ("spec.volumeName",),
+    PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
+}
+_DRIVER: Final = "driver.longhorn.io"
+_WRITE_ONLY: Final = "WO"
+
+
+def words(vmi: Object, cluster: Cluster) -> str:
+    """Return for which volumes a migration of a VMI waits first, to follow ``it can migrate``;
+    empty: for none, as far as is known.
+    """
+    found = list(_rebuilding(vmi, cluster))
+    if not found:
+        return ""
+    return f" once Longhorn has rebuilt a copy of claim{'s' * (len(found) > 1)} {names(found)}"
+
+
+def notes(cluster: Cluster) -> Iterator[str]:
+    """Yield which VMs migrate only after that."""
+    every = cluster.known(VMI) if cluster.cached(_write_only) else ()
+    waiting = sorted(vmi.full_name for vmi in every if any(_rebuilding(vmi, cluster)))
+    if waiting:
+        yield f"no migration of {names(waiting, 80)} begins before Longhorn has rebuilt its volumes"
+
+
+def _rebuilding(vmi: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield the claims of a VMI whose volume is being rebuilt, as ``data (8% done)``."""
+    engines = cluster.cached(_write_only)
+    for claim in launcher_pod.all_claims(vmi["spec"]) if engines else ():
+        volume = csi_of(find(cluster, PVC, vmi.namespace or "default", claim), cluster)
+        name = volume["volumeHandle"].text if volume["driver"].text == _DRIVER else None
+        if name and (engine := entry(cluster, _write_only, name)) is not None:
+            yield f"{claim}{_progress(engine)}"
+
+
+def _write_only(cluster: Cluster) -> Mapping[str, Object]:
+    """Return the engines that run with a replica which is being rebuilt, by volume."""
+    return {
+        engine.at("spec", "volumeName").text or "": engine
+        for engine in cluster.known(LONGHORN_ENGINE)
+        if engine.at("spec", "active").boolean is not False
+        and engine.at("status", "currentState").text == "running"
+        and any(
+            mode.text == _WRITE_ONLY for _, mode in engine.at("status", "replicaModeMap").entries()
+        )
+    }
+
+
+def _progress(engine: Object) -> str:
+    """Return how far the rebuilding is, in brackets; empty: not known."""
+    every = (each for _, each in engine.at("status", "rebuildStatus").entries())
+    done = (each["progress"].integer for each in every if each["isRebuilding"].boolean)
+    least = min((each for each in done if each is not None), default=None)
+    return f" ({least}% done)" if least is not None else ""
