@@ -72,6 +72,13 @@ def test_its_last_migrations(explain):
     assert f"fails again between these nodes: {found['failure']['text']}" in text
 
 
+def test_a_claim_that_is_too_small_does_not_refer_to_two_nodes(explain):
+    why = "the destination volume is smaller then the source volume"
+    _, text = explain(*WORLD, motion.failed(1, why, age=4000, lasted=60), form="text")
+    assert f"fails again: {why}" in text
+    assert "its migration failed" not in text
+
+
 def test_the_phases_of_a_migration(explain):
     done = motion.migration(
         "done", "Succeeded", age=300, drain=False,

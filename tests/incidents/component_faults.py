@@ -115,10 +115,31 @@ def driver_not_registered() -> Incident:
         r"could start on +w1, w3, after the steps to do below",
         (
             r": kubectl logs longhorn-csi-plugin-\S+ -n longhorn-system --previous; or, to run the "
-            r"VM elsewhere without that, cordon w2, then stop it and start it again"
+            r"VM elsewhere without that, cordon w2, then stop the VM and start it again"
         ),
     )
     return Incident("driver-not-registered", SOURCE, items, YES, facts, ("explain", "vm/db"))
+
+
+def driver_behind_another_root() -> Incident:
+    """Without a cordon, kube-scheduler may choose the same node for the new pod again."""
+    items = plain() + drivers() + not_attached("db", "w2")
+    find(items, "CSINode", "w2")["spec"]["drivers"] = []
+    for pod in items:
+        if pod["kind"] == "Pod" and pod["metadata"]["name"].startswith("longhorn-csi-plugin"):
+            path = "/var/lib/kubelet/plugins_registry"
+            pod["spec"]["volumes"] = [{"name": "r", "hostPath": {"path": path}}]
+    find(items, "Node", "w2")["metadata"]["annotations"] = {
+        "k3s.io/node-args": '["agent", "--kubelet-arg", "root-dir=/data/kubelet"]'
+    }
+    facts = (
+        (
+            r"kubectl cordon w2; or, to run the VM elsewhere without that, cordon w2, then stop "
+            r"the VM and start it again"
+        ),
+    )
+    source = "https://github.com/longhorn/longhorn/issues/7685"
+    return Incident("driver-behind-another-root", source, items, YES, facts, ("explain", "vm/db"))
 
 
 def loss_of_a_node_with_starts() -> Incident:
@@ -367,6 +388,7 @@ def incidents() -> list[Incident]:
         refused_changes(),
         refused_changes_behind_a_long_name(),
         driver_not_registered(),
+        driver_behind_another_root(),
         loss_of_a_node_with_starts(),
         target_without_driver(),
         no_target_with_driver(),

@@ -82,7 +82,8 @@ def device_plugin_without_devices() -> Incident:
     facts = (
         rf"w1 offers 0 of {GPU} \(its device plugin offers none\)",
         r"repair or restart the device plugin harvester-pcidevices-controller-8bd17 on w1",
-        r"disable and enable the passthrough of the device in Harvester",
+        r"should then offer it, or, in Harvester, stop the VM, take the host device out of it",
+        r", disable and enable its passthrough, and add it to the VM again",
         (
             r"no other node can run it \(node selector kubernetes.io/hostname=w1\), and waiting "
             r"does not help"

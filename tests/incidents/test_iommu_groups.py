@@ -17,7 +17,7 @@ KEPT = (
     "he host uses PCIDevice w2-071 (driver snd_hda_intel, Audio device) of IOMMU group 16 on w2, "
     "which is also that of w2-070, and no PCIDeviceClaim takes that from it"
 )
-WAY = "enable the passthrough of w2-071 too (a PCIDeviceClaim of that name), if the host works "
+WAY = "enable the passthrough of w2-071 too on Harvester's page PCI Devices, if the host works "
 
 
 def device(name, driver, group="16", node="w2", resource=GPU, class_id="0300"):

@@ -130,16 +130,23 @@ def test_who_asked(metadata, condition, by):
     assert migrations.asked_by(own, vmi) == f"{by} asked for migration m"
 
 
-def test_the_history_of_a_migration_that_has_ended_names_no_later_change():
+@pytest.mark.parametrize(
+    ("kind", "since", "by"),
+    [
+        ("VolumesChange", "2020-01-01T00:00:00Z", "a change of its volumes"),
+        ("VolumesChange", "2099-01-01T00:00:00Z", "update of KubeVirt"),
+        ("VolumesChange", None, "update of KubeVirt"),
+        ("HotVCPUChange", "2020-01-01T00:00:00Z", "update of KubeVirt"),
+    ],
+)
+def test_the_history_names_the_change_before_a_migration_that_has_ended(kind, since, by):
     items = plain() + guest("web", "w1")
     find(items, "VirtualMachineInstance", "web")["status"]["conditions"].append(
-        {"type": "VolumesChange", "status": "True"}
+        {"type": kind, "status": "True", "lastTransitionTime": since}
     )
     own = migration("web", {"Pending": 30, "Succeeded": 20}, name="old")
     own["metadata"]["annotations"] = {migrations.AUTOMATIC[1]: ""}
     cluster = Snapshot(map(Object, [*items, own]), ["*"])
     (vmi,) = cluster.known(VMI)
 
-    assert [each.asked_by for each in migration_history.history(vmi, cluster)] == [
-        "update of KubeVirt"
-    ]
+    assert [each.asked_by for each in migration_history.history(vmi, cluster)] == [by]

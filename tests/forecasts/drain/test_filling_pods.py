@@ -161,6 +161,19 @@ def test_an_import_without_hyperconverged():
     )
 
 
+@pytest.mark.parametrize(("image", "stops"), [("shop/root", True), ("shop/other", False)])
+def test_the_image_of_an_upgrade_needs_a_new_claim_too(image, stops):
+    upgrade = obj(
+        "Upgrade", "harvesterhci.io/v1beta1", "up", "harvester-system", status={"imageID": image}
+    )
+    remedy = problem(pod("importer-prime-u1", "prime-u1", limit="600M"), cdi(), upgrade).remedy
+
+    assert ("delete upgrades.harvesterhci.io up -n harvester-system), and start it" in remedy) is (
+        stops
+    )
+    assert ("kubectl delete pod" in remedy) is not stops
+
+
 def test_a_pod_without_a_limit_shows_that_its_node_is_short():
     found = problem(pod("importer-prime-u1", "prime-u1", limit=""), cdi())
 

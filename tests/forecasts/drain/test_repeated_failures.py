@@ -149,6 +149,7 @@ def test_no_node_takes_a_copy_to_a_claim_that_is_too_small():
     assert "claim new has 100Gi, and the disk on old 101Gi" in found.reason
     assert "expand claim new to at least 101Gi: kubectl patch pvc new" in found.remedy
     assert "or name old in the VM again" in found.remedy
+    assert {"b", "c"} <= set(found.placement.candidates)  # the claim is at fault, not a node
 
 
 @pytest.mark.parametrize(

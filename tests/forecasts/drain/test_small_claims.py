@@ -157,6 +157,7 @@ def test_a_source_that_was_expanded_after_its_snapshot(metadata, way):
         "has 20Gi now (expanded after the snapshot). Its provisioner copies only into a volume of "
         "the same size, so this does not end by itself"
     )
+    assert found.brief == "the claim requests 10Gi as a copy of claim root, which has 20Gi now"
     assert found.remedy.startswith(way)
     assert found.remedy.endswith("; or restore a snapshot that was taken after the expansion")
 

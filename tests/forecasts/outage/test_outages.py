@@ -404,6 +404,15 @@ def test_other_pods_that_can_start_nowhere_do_not_restart():
     assert "  1 other pod of these nodes restarts too; drain counts VMs alone" in said
 
 
+@pytest.mark.parametrize("kind", ["InstanceManager", "BackingImageManager", "DaemonSet"])
+def test_the_pods_of_a_node_restart_nowhere_else(kind):
+    other = deployed("im", "n1", "1Gi")
+    other["metadata"]["ownerReferences"][0]["kind"] = kind
+    (found,) = lose(snapshot([node("n1"), node("n2")], [other], nhc()), "n1").outages
+
+    assert "other pod" not in "".join(of_loss(found))
+
+
 def test_the_loss_of_a_large_zone_is_answered():
     """200 VMs and 300 other pods at once: sums decide, and the exact search is not tried."""
     nodes = [node(f"n{index}", zone="abc"[index % 3]) for index in range(30)]

@@ -40,6 +40,7 @@ def test_a_node_left_in_the_status_keeps_a_volume_detached(objects, says):
 
     assert cause.words.startswith("status.pendingNodeID of its Volume still ")
     assert says in cause.words
+    assert cause.words.endswith(" no volume while that field is not empty")
     assert cause.remedy.endswith(
         ": kubectl patch volumes.longhorn.io v1 -n longhorn-system --subresource=status "
         """--type=merge -p '{"status":{"pendingNodeID":""}}'"""
@@ -95,8 +96,8 @@ def test_the_instance_manager_of_a_cordoned_node_keeps_a_volume_detached():
     cause = found(*CLOSED, CORDONED, STRICT, release("1.7.2"))
 
     assert cause.words == (
-        "Longhorn starts no engine of it while its condition Scheduled is False (nodes are "
-        "unavailable): replica …-r-1 on w1 has failed, and instance manager im-1 does not run "
+        "Longhorn 1.7.2 does not bring the volume up while its condition Scheduled is False (nodes "
+        "are unavailable): replica …-r-1 on w1 has failed, and instance manager im-1 does not run "
         "(error), as Longhorn makes no pod of it on a cordoned node"
     )
     assert cause.remedy.startswith("uncordon w1, once what it was cordoned for has ended: kubectl ")

@@ -78,7 +78,10 @@ def test_a_limit_is_told_beside_a_cordon_and_helps_while_that_lasts():
         problem.reason
     )
     assert "kubectl uncordon a; or, while that lasts, take 2 volumes of" in problem.remedy
-    assert "MAX_VOLUMES_PER_NODE" in problem.remedy
+    assert "MAX_VOLUMES_PER_NODE of its DaemonSet, above 59 before driver 3.2 only" in (
+        problem.remedy
+    )
+    assert "internal-feature-states.csi.vsphere.vmware.com" in problem.remedy
 
 
 def test_a_node_that_lacks_more_than_volumes_is_not_named_for_them():

@@ -97,12 +97,12 @@ def test_a_priority_class_that_does_not_exist():
                 "limits.cpu, limits.memory in the resources of the VM, which ResourceQuota small "
                 "demands"
             ),
-            "kubectl edit vm db -n shop",
+            "kubectl edit vm db -n shop; then stop and start the VM",
         ),
         (
             "failed quota: small: must specify requests.cpu for: compute",
             "set requests.cpu in the resources of the VM, which ResourceQuota small demands",
-            "kubectl edit vm db -n shop",
+            "kubectl edit vm db -n shop; then stop and start the VM",
         ),
         (
             "maximum memory usage per Container is 4Gi, but limit is 5Gi",

@@ -33,9 +33,16 @@ READS: Final[Reads] = union(
 ZONE: Final = "topology.kubernetes.io/zone"
 _REGION: Final = "topology.kubernetes.io/region"
 
-_STAY: Final = frozenset(("DaemonSet", "Node", "VirtualMachineInstance", "Pod"))
-"""Owners whose pods need no room after a loss: pods of daemons and static pods belong to their
-node. Launcher pods are counted as VMs, and the pods that attach their volumes with them.
+_STAY: Final = frozenset(
+    (
+        *("DaemonSet", "Node", "VirtualMachineInstance", "Pod"),
+        *("InstanceManager", "BackingImageManager"),
+    )
+)
+"""Owners whose pods need no room after a loss: pods of daemons, static pods and those of Longhorn
+(controller/instance_manager_controller.go, backing_image_manager_controller.go: ``Spec.NodeID``)
+belong to their node. Launcher pods are counted as VMs, and the pods that attach their volumes with
+them.
 """
 
 SLOW_ZONE: Final = 50

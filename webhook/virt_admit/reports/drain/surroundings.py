@@ -11,8 +11,9 @@ from typing import Final
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.evidence import reported
-from virt_admit.model.evidence.reported import Read, WholeCluster, no_events
-from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.evidence.reported import Read, ReportedProblem, WholeCluster, no_events
+from virt_admit.model.kubernetes.kinds import NODE, POD
+from virt_admit.model.lookups import find
 
 _MOST_NODES: Final = 5
 """For each node all objects of the cluster are gone through."""
@@ -48,7 +49,16 @@ def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> No
     ]
     said = tuple(_said(node))
     found = reported.around(start, cluster, said, read, lasting=fine) if start else ()
-    return replace(node, notes=(*node.notes, *map(str, found)))
+    notes = (_note(each, node.name, cluster) for each in found)
+    return replace(node, notes=(*node.notes, *notes))
+
+
+def _note(found: ReportedProblem, node: str, cluster: WholeCluster) -> str:
+    """Return what an object reports, with its node if that is a pod of another one."""
+    pod = find(cluster, POD, found.namespace, found.name) if found.kind == POD.kind else None
+    on = pod.at("spec", "nodeName").text if pod is not None and not found.also else None
+    said = str(found)
+    return said.replace(" reports: ", f" on {on} reports: ", 1) if on not in (None, node) else said
 
 
 def _said(node: NodePlan) -> Iterator[str]:

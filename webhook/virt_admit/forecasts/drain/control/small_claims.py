@@ -118,7 +118,7 @@ def _resized(
     saved = _bytes(snapshot.at("status", "restoreSize").text) == asked
     size_of = f", the restoreSize of VolumeSnapshot {name}," if saved else ""
     grown = " (expanded after the snapshot)" if saved and int(said[2]) > asked else ""
-    brief = f"it requests {requested} as a copy of {what}, which has {needed} now"
+    brief = f"the claim requests {requested} as a copy of {what}, which has {needed} now"
     reason = (
         f"it requests {requested}{size_of} as a copy of {what}, which has {needed} now{grown}. Its "
         "provisioner copies only into a volume of the same size, so this does not end by itself"

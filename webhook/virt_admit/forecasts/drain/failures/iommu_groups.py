@@ -80,7 +80,7 @@ def _kept(node: str, group: str, cluster: Cluster) -> Problem | None:
     reason = f"the host uses PCIDevice {shown} of IOMMU group {group} on {node}{of}{without}"
     named = names(each.name for each in kept)
     way = (
-        f"enable the passthrough of {named} too (a PCIDeviceClaim of that name), if the host works "
+        f"enable the passthrough of {named} too on Harvester's page PCI Devices, if the host works "
         "without it, and add it to the VM; else use a device of another group"
     )
     return Problem(reason, way, command=about("describe", kept[0], PCI_DEVICE))

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.starts import waiting_disks
 from virt_admit.forecasts.drain.starts.storage import scratch_claims
 from virt_admit.forecasts.drain.starts.storage.fill_remedies import ADDRESS, CERTIFICATE
-from virt_admit.forecasts.drain.starts.storage.partial_images import TOO_LARGE, maker
+from virt_admit.forecasts.drain.starts.storage.partial_images import TOO_LARGE, maker, upgrade_of
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.model.commands import (
     about,
@@ -33,7 +33,16 @@ from virt_admit.model.commands import (
 )
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import CDI, DATA_VOLUME, HCO, POD, PVC, STORAGE_CLASS, VM
+from virt_admit.model.kubernetes.kinds import (
+    CDI,
+    DATA_VOLUME,
+    HARVESTER_UPGRADE,
+    HCO,
+    POD,
+    PVC,
+    STORAGE_CLASS,
+    VM,
+)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vms
@@ -105,7 +114,7 @@ def of_disk(disk: Object, own: str, cluster: Cluster) -> FillingPods:
     return FillingPods(tuple(dict.fromkeys((*targets, *needed))), tuple(pods.values()))
 
 
-def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | None:
+def killed(disk: Object, pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | None:
     """Return which pod that fills a disk is ended for its use of memory,
     and where its limit is set; None: none is.
 
@@ -123,7 +132,8 @@ def killed(pods: Sequence[Object], begin: str, cluster: Cluster) -> Problem | No
                 f"pod {pod.full_name} was ended for lack of memory {at} ({_KILLED}, exit code "
                 f"137){times}"
             )
-            remedy = _raise_limit(pod, limit, cluster) if limit else _free_memory(pod)
+            then = _begin_again(disk, pod, cluster)
+            remedy = _raise_limit(limit, then, cluster) if limit else _free_memory(pod)
             brief = f"pod {pod.name} was {_KILLED} {at}"
             return Problem(f"{begin}: {why}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
     return None
@@ -207,10 +217,26 @@ def _free_memory(pod: Object) -> str:
     return typed(words, shell("kubectl", "describe", "node", argument(node)) if node else "")
 
 
-def _raise_limit(pod: Object, limit: str, cluster: Cluster) -> str:
+def _begin_again(disk: Object, pod: Object, cluster: Cluster) -> str:
+    """Return what makes a pod with a new limit: for the image of an upgrade, a new claim too.
+
+    The old one may have a part of the image, which CDI counts as used space
+    (harvester/docs:docs/upgrade/v1-7-x-to-v1-7-y.md; :storage/partial_images.py).
+    """
+    if (upgrade := upgrade_of(disk, cluster)) is not None:
+        ends = kubectl("delete", HARVESTER_UPGRADE, upgrade.name, upgrade.namespace)
+        return (
+            f"stop Upgrade {upgrade.name} with its image and claims, as a part of the image that "
+            f"is left there makes a further attempt fail ({ends}), and start it again"
+        )
+    delete = shell("kubectl", "delete", "pod", argument(pod.name), "-n", pod.namespace)
+    return f"let CDI make this pod again with it ({delete})"
+
+
+def _raise_limit(limit: str, then: str, cluster: Cluster) -> str:
     """Return how to give the pods of CDI more memory.
 
-    What an administrator writes into CDI, HyperConverged reverts.
+    What an administrator writes into CDI, HyperConverged reverts. ``then``: the step after that.
     """
     hco = configuration.known_or_none(configuration.hyperconverged, cluster)
     cdi = next(iter(cluster.known(CDI)), None)
@@ -224,11 +250,10 @@ def _raise_limit(pod: Object, limit: str, cluster: Cluster) -> str:
         field = f"{'.'.join(_OF_CDI_OBJECT)}.limits.memory of CDI"
         return f"raise {field} above {limit} (or in HyperConverged, if one writes the CDI object)"
     more = _ENOUGH if limit == _DEFAULT else _twice(limit)
-    delete = shell("kubectl", "delete", "pod", argument(pod.name), "-n", pod.namespace)
     example = f", such as {more}" if more else ""
     words = (
         f"raise {'.'.join(path)}.limits.memory of {title} {owner.name}{also}, above "
-        f"{limit}{example}; then let CDI make this pod again with it ({delete})"
+        f"{limit}{example}; then {then}"
     )
     data = nested((*path, "limits", "memory"), more)
     return typed(

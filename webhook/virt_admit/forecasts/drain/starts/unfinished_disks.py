@@ -182,7 +182,7 @@ def killed(disk: Object, cluster: Cluster) -> Problem | None:
         return None
     work = filling_pods.of_disk(disk, disk.at("status", "claimName").text or disk.name, cluster)
     begin = f"its disk {disk.name} is not filled"
-    return filling_pods.killed(work.pods, begin, cluster)
+    return filling_pods.killed(disk, work.pods, begin, cluster)
 
 
 def _restarts(disk: Object) -> int:
@@ -236,9 +236,10 @@ def _of_pods(
     """Return why a pod that fills a disk fails; None: none does, as far as is known."""
     if parted := parted_fillings.problem(disk, work.pods, begin, cluster):
         return parted
-    for of_pods in (filling_pods.killed, filling_pods.unplaced):
-        if problem := of_pods(work.pods, begin, cluster):
-            return problem
+    if killed_pod := filling_pods.killed(disk, work.pods, begin, cluster):
+        return killed_pod
+    if unplaced := filling_pods.unplaced(work.pods, begin, cluster):
+        return unplaced
     for pod in work.pods:
         if why := _failure(pod, cluster):
             who = f"pod {pod.name} fails{filling_pods.restarts(pod)}: "

@@ -35,7 +35,7 @@ from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.launcher import libvirt_errors, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.messages import capital, command_of, cut_middle, names
+from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
@@ -192,13 +192,12 @@ def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     on = pod.at("spec", "nodeName").text
     lasts = vm_states_times.lasting(clock.instant(pod.created), cluster)
     begin = f"its pod{f' on {on}' if on else ''} has not started {lasts}"
-    cordoned = " cordon " in command_of(fault.remedy)
     now, mark, later = fault.remedy.partition(network_fences.NEXT_TIME)
     # two guests must not have one disk
     when = "on the same condition, to run the VM elsewhere," if mark else ""
     when = when or "to run the VM elsewhere without that,"
     again = (
-        f"; or, {when} {'' if cordoned else f'cordon {on}, then '}stop it and start it again"
+        f"; or, {when} cordon {on}, then stop the VM and start it again"
         if elsewhere(vmi, cluster)
         else ""
     )

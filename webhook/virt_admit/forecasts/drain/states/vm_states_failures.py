@@ -413,8 +413,8 @@ def without_impossible(
     """
     target = vm_states_targets.without_failing(target, vmi, found, cluster)
     impossible = _impossible(vmi, cluster)
-    if not impossible:
-        return target
+    if not impossible or small_targets.is_of_size(impossible.values()):
+        return target  # a claim is too small for the copy, whatever the node
     launcher, words = launcher_changes.of_cpu(vmi, cluster), migration_failures.pair_words
     judged = {
         **target.placement.judged,

@@ -324,13 +324,14 @@ def _of_failed(volume: Object, replicas: Sequence[Object], cluster: Cluster) -> 
     if replica is None or reason is None:
         return None
     said = cut_middle(scheduled["message"].words, _LONGEST)
+    release = longhorn_copies.running_release(volume, cluster)
+    number = f" {'.'.join(map(str, release))}" if release else ""
     words = (
-        f"Longhorn starts no engine of it while its condition Scheduled is False"
+        f"Longhorn{number} does not bring the volume up while its condition Scheduled is False"
         f"{f' ({said})' if said else ''}: replica {_short(replica, volume)} on "
         f"{replica.at('spec', 'nodeID').text} has failed, and {reason.words}"
     )
     patch = merge_patch(LONGHORN_SETTING, _DEGRADED, volume.namespace, {"value": "true"})
-    release = longhorn_copies.running_release(volume, cluster)
     old = release and (release < _ATTACHES or release == (1, 8, 0))
     update = ", or update Longhorn to 1.7.3, 1.8.1 or later" if old else ""
     ways = f"; or, as a decision, let Longhorn attach volumes with fewer replicas ({patch}){update}"

@@ -76,12 +76,15 @@ def _raised(driver: str) -> str:
 
 _SETTINGS: Final = {
     "csi.vsphere.vmware.com": (
-        " (vSphere 8: MAX_VOLUMES_PER_NODE of its DaemonSet, on OpenShift "
-        "maxAllowedBlockVolumesPerNode of its ClusterCSIDriver)"
+        " (vSphere 8: MAX_VOLUMES_PER_NODE of its DaemonSet, above 59 before driver 3.2 only after "
+        "max-pvscsi-targets-per-vm is true in ConfigMap "
+        "internal-feature-states.csi.vsphere.vmware.com, from 3.7.1 high-pv-node-density there "
+        "instead, on OpenShift maxAllowedBlockVolumesPerNode of its ClusterCSIDriver)"
     )
 }
-"""Source: kubernetes-sigs/vsphere-csi-driver:pkg/csi/service/node.go, with the feature state
-max-pvscsi-targets-per-vm; openshift/vmware-vsphere-csi-driver-operator.
+"""Source: kubernetes-sigs/vsphere-csi-driver:pkg/csi/service/node.go#NodeGetInfo, which fails for a
+higher number than it allows, so that the node loses the driver;
+openshift/vmware-vsphere-csi-driver-operator.
 """
 
 

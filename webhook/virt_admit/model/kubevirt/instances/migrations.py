@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
 from virt_admit.model.kubernetes.kinds import VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
@@ -32,7 +33,7 @@ READS: Final[Reads] = {
         "status.phase",
         "status.migrationState",
     ),
-    VMI: (*CONDITIONS, "status.migratedVolumes"),
+    VMI: (*CONDITIONS, "status.conditions.lastTransitionTime", "status.migratedVolumes"),
 }
 
 PENDING_TIMEOUT: Final = timedelta(minutes=15)
@@ -118,9 +119,21 @@ def change_of(migration: Object | None, vmi: Object) -> str:
         return _CHANGES["VolumesChange"]
     if migration is None or AUTOMATIC[1] not in migration.annotations:
         return ""
-    if migration.ended:
-        return ""  # the conditions are about what is under way
+    if migration.ended:  # most conditions are about what is under way
+        return _CHANGES["VolumesChange"] if _is_of_volumes(migration, vmi) else ""
     return next((words for kind, words in _CHANGES.items() if vmi.is_true(kind)), "")
+
+
+def _is_of_volumes(migration: Object, vmi: Object) -> bool:
+    """Return whether a migration that has ended was made after the volumes of a VMI were changed.
+
+    Older releases give it no label, and this condition is True until the copy succeeds or is given
+    up (pkg/virt-controller/watch/vmi/storage.go#syncVolumesUpdate).
+    """
+    changed = vmi.condition("VolumesChange")
+    since = clock.instant(changed["lastTransitionTime"].text)
+    made = clock.instant(migration.created)
+    return changed["status"].text == "True" and bool(since and made and made >= since)
 
 
 def is_changed(vmi: Object) -> bool:

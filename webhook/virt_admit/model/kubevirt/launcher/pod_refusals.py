@@ -157,13 +157,17 @@ def _default_limit(refused: _Refused) -> str:
     return typed("; or ".join(ways), kubectl("edit", LIMIT_RANGE, name, refused.namespace))
 
 
+_RESTART: Final = "then stop and start the VM"
+"""A VMI keeps the resources with which it was made. Only the pod gets those of a LimitRange."""
+
+
 def _quota(refused: _Refused) -> str:
     missing = names(demanding_quotas.missing(refused.found[2]))
     words = (
         f"set {missing} in the resources of the VM, which ResourceQuota {refused.found[1]} demands"
     )
     if "limits." not in missing:
-        return typed(words, refused.edit)
+        return typed(words, refused.edit, _RESTART)
     own = _instancetype(refused)
     ways = [f"add a LimitRange to {refused.namespace} with default limits as large as its VMs need"]
     ways += [words] if not own else []
@@ -178,7 +182,7 @@ def _quota(refused: _Refused) -> str:
     why = f" (its own resources cannot have limits, as it uses instance type {own})" if own else ""
     if gate is not None or own:
         return typed(f"{'; or '.join(ways)}{why}", gate[1] if gate is not None else shown)
-    return f"{ways[0]}; or {typed(words, refused.edit)}"
+    return f"{ways[0]}; or {typed(words, refused.edit, _RESTART)}"
 
 
 def without_limits(

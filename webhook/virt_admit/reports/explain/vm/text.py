@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
+from virt_admit.forecasts.drain.failed_migrations import small_targets
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.room.crowded_vms import TOLD
 from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, VmEvent
@@ -373,10 +374,11 @@ def migrations(found: tuple[MigrationRecord, ...] | None) -> Iterator[tuple[str,
         way = ways if each.source or each.target else none
         took = ", ".join(f"{some.phase} {some.seconds} s" for some in each.phases if some.seconds)
         why = (each.failure.text if each.failure else "") or "no reason given"
+        where = "" if small_targets.is_of_size((why,)) else " between these nodes"
         first = said.setdefault(why, each.name)
         why = f"as {first}" if first != each.name and len(why) > _SHORT else why
         pair = each.failure and each.failure.class_ == FailureClass.PAIR
-        again = "fails again between these nodes: " if pair else ""
+        again = f"fails again{where}: " if pair else ""
         failed = f"{again}{why}" if each.failure else ""
         by = _ASKED_BY.get(each.asked_by, each.asked_by)
         what = "; ".join(filter(None, (failed, took)))

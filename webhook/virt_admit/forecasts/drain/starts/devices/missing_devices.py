@@ -8,7 +8,8 @@ device of a VM as the object of the device, and nothing keeps two VMs from the s
 kubernetes/kubernetes:pkg/kubelet/cm/devicemanager/manager.go#GetCapacity;
 kubevirt/kubevirt:pkg/virt-handler/device-manager/device_controller.go#updatePermittedHostDevicePlugins;
 harvester/pcidevices:pkg/webhook/vm.go#generateHostDevicesPatch,
-pkg/controller/pcideviceclaim/pcideviceclaim_controller.go; harvester/harvester#5253.
+pkg/webhook/pcideviceclaim.go#Delete (no claim ends that a VM names),
+pkg/controller/pcideviceclaim/pcideviceclaim_controller.go; harvester/harvester#5253, #5957.
 """
 
 from __future__ import annotations
@@ -355,13 +356,14 @@ def _repair(absent: Sequence[tuple[str, str]], elsewhere: str, cluster: Cluster)
         )
         return typed(words, logs_of(plugin))
     passthrough = (
-        ", or disable and enable the passthrough of the device in Harvester while the VM is stopped"
+        ", or, in Harvester, stop the VM, take the host device out of it (as long as a VM names "
+        "it, its passthrough stays), disable and enable its passthrough, and add it to the VM again"
         if HARVESTER in plugin.name
         else ""
     )
     words = (
-        f"repair or restart the device plugin {plugin.name} on {node}, which then offers it "
-        f"again{passthrough}{elsewhere}"
+        f"repair or restart the device plugin {plugin.name} on {node}, which should then "
+        f"offer it{passthrough}{elsewhere}"
     )
     return typed(words, logs_of(plugin))
 

@@ -62,7 +62,7 @@ def pending(volume: Object, cluster: Cluster) -> HeldVolume | None:
     which = ", a node that does not exist," if gone else ""
     words = (
         f"status.{_PENDING} of its Volume still names {on}{which} and Longhorn 1.5.0 to 1.5.4 and "
-        "1.6.0 attach no volume with that field"
+        "1.6.0 attach no volume while that field is not empty"
     )
     if release:
         number = ".".join(map(str, release))
