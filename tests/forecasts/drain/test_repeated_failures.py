@@ -126,12 +126,17 @@ SMALL = (
 )
 
 
-def copying(has="100Gi", grown=None, expands=True):
+def copying(has="100Gi", grown=None, expands=True, mode="Block"):
     """Return a VMI whose disk of 101Gi is copied to claim ``new``, with what belongs to it."""
     moved = {
         "volumeName": "root",
         "sourcePVCInfo": {"claimName": "old", "capacity": {"storage": "101Gi"}},
-        "destinationPVCInfo": {"claimName": "new", "capacity": {"storage": has}},
+        "destinationPVCInfo": {
+            "claimName": "new",
+            "capacity": {"storage": has},
+            "volumeMode": mode,
+            "filesystemOverhead": "0.06",
+        },
     }
     status = {"capacity": {"storage": grown or has}}
     spec = {"storageClassName": "array", "accessModes": ["ReadWriteMany"]}
@@ -157,7 +162,10 @@ def test_no_node_takes_a_copy_to_a_claim_that_is_too_small():
     [
         (copying(grown="101Gi"), MIGRATES),  # expanded since
         (copying(expands=False), BLOCKS),
-        (copying(has="101Gi"), MIGRATES),
+        (copying(has="101Gi"), MIGRATES),  # the failure is of a former copy
+        (copying(has="101Gi", mode="Filesystem"), BLOCKS),
+        (copying(has="108Gi", mode="Filesystem"), MIGRATES),
+        ((vmi(), *copying()[1:]), MIGRATES),  # its former claims are set again
     ],
 )
 def test_a_claim_that_was_expanded_since_takes_the_copy(copy, outcome):

@@ -8,6 +8,7 @@ smaller``); issue 15348.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
@@ -55,7 +56,7 @@ def problem(vmi: Object, texts: Collection[str], cluster: Cluster) -> Problem | 
     """Return that no node can take the copy of a disk; None: its migrations failed for another
     reason, or the claims have been expanded since.
     """
-    if not is_of_size(texts) or has_grown(vmi, cluster):
+    if not is_of_size(texts) or is_past(vmi, cluster):
         return None
     small = list(_too_small(vmi, cluster))
     which = f": {names((each.words for each in small), 300)}" if small else ""
@@ -67,33 +68,56 @@ def problem(vmi: Object, texts: Collection[str], cluster: Cluster) -> Problem | 
     return Problem(reason, way, ProblemCause.MIGRATION_FAILS)
 
 
-def has_grown(vmi: Object, cluster: Cluster) -> bool:
-    """Return whether each claim to which a VMI copies its disks is known to be large enough now."""
-    copies = list(vmi.at("status", "migratedVolumes").items())
-    sizes = [(_bytes(_claim(vmi, each, cluster)), _bytes(each["sourcePVCInfo"])) for each in copies]
-    return bool(sizes) and all(has and needs and has >= needs for has, needs in sizes)
+def is_past(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether failures for the size of a claim say nothing of the next migration: it copies
+    no disk any more, or each claim to which it does is known to be large enough now."""
+    copies = vmi.at("status", "migratedVolumes").items()
+    sizes = [
+        (_usable(_claim(vmi, each, cluster)), _bytes(each["sourcePVCInfo"])) for each in copies
+    ]
+    return all(has and needs and has >= needs for has, needs in sizes)
 
 
 def _too_small(vmi: Object, cluster: Cluster) -> Iterator[_Copy]:
     for each in vmi.at("status", "migratedVolumes").items():
         source, claim = each["sourcePVCInfo"], _claim(vmi, each, cluster)
-        has, needed = _bytes(claim), _bytes(source)
+        has, needed = _bytes(claim.now), _bytes(source)
         if has and needed and has < needed:
-            names_of = (source["claimName"], each.at("destinationPVCInfo", "claimName"))
             yield _Copy(
-                names_of[0].text or "?",
-                names_of[1].text or "?",
+                source["claimName"].text or "?",
+                claim.noted["claimName"].text or "?",
                 source.at("capacity", "storage").text or "",
-                claim.at("capacity", "storage").text or "",
+                claim.now.at("capacity", "storage").text or "",
             )
 
 
-def _claim(vmi: Object, volume: Field, cluster: Cluster) -> Field:
-    """Return the state of a destination claim: as it is now, else as the VMI has noted it."""
+class _Target(NamedTuple):
+    """A destination claim."""
+
+    noted: Field
+    """What the VMI has noted of it."""
+    now: Field
+    """Its capacity as it is now, else as the VMI has noted it."""
+
+
+def _claim(vmi: Object, volume: Field, cluster: Cluster) -> _Target:
     noted = volume["destinationPVCInfo"]
     claim = find(cluster, PVC, vmi.namespace, noted["claimName"].text)
     now = claim["status"] if claim is not None else noted
-    return now if now.at("capacity", "storage").present else noted
+    return _Target(noted, now if now.at("capacity", "storage").present else noted)
+
+
+def _usable(claim: _Target) -> float:
+    """Return the bytes of a claim that a disk may take: a file system needs some for itself."""
+    text = claim.noted["filesystemOverhead"].text or ""
+    share = float(text) if _SHARE.fullmatch(text) else _OVERHEAD
+    is_block = claim.noted["volumeMode"].text == "Block"
+    return _bytes(claim.now) * (1 - (0 if is_block else share))
+
+
+_SHARE: Final = re.compile(r"0(?:\.[0-9]{1,6})?")
+_OVERHEAD: Final = 0.055
+"""CDI's default (kubevirt/containerized-data-importer:pkg/common/common.go)."""
 
 
 def _bytes(claim: Field) -> int:

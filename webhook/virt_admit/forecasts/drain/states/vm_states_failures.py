@@ -91,8 +91,8 @@ def of_pairs(
 def _impossible(vmi: Object, cluster: Cluster) -> dict[str, str]:
     """Return the nodes to which no migration of a VMI succeeds now, each with the reason."""
     found = migration_failures.impossible_targets(vmi, cluster)
-    is_past = small_targets.is_of_size(found.values()) and small_targets.has_grown(vmi, cluster)
-    return {} if is_past else found
+    of_size = small_targets.is_of_size(found.values())
+    return {} if of_size and small_targets.is_past(vmi, cluster) else found
 
 
 def of_load(vmi: Object, cluster: Cluster) -> Ruling | None:
