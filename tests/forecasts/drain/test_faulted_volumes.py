@@ -165,27 +165,79 @@ def named_by(claim):
     ]
 
 
+def replaced(*claims, another=False):
+    """Return a restore of Harvester whose backup held these claims."""
+    restores = [{"volumeBackupName": f"bak-{each}"} for each in claims]
+    api = "harvesterhci.io/v1beta1"
+    own = {"spec": {"newVM": another}, "status": {"restores": restores}}
+    return [
+        obj("VirtualMachineRestore", api, "restore-web", "vms", **own),
+        *(
+            obj(
+                "VolumeSnapshot",
+                "snapshot.storage.k8s.io/v1",
+                f"bak-{each}",
+                "vms",
+                spec={"source": {"persistentVolumeClaimName": each}},
+            )
+            for each in claims
+        ),
+    ]
+
+
+def templated(kind, claim):
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": claim}}]
+    spec = {"replicas": 0, "template": {"spec": {"volumes": volumes}}}
+    return [obj(kind, "apps/v1", "off", "vms", spec=spec)]
+
+
+def source(claim):
+    spec = {"source": {"pvc": {"name": claim, "namespace": "vms"}}}
+    return [obj("DataSource", "cdi.kubevirt.io/v1beta1", "image", "elsewhere", spec=spec)]
+
+
+LEFT = resting("v-1", "left") + replaced("left")
+
+
 @pytest.mark.parametrize(
     ("objects", "told"),
     [
-        (resting("v-1", "left"), "claim vms/left, together 40 GiB)"),
+        (LEFT, "claim vms/left, which a restore has replaced, together 40 GiB: check what it"),
         (
-            resting("v-1", "left") + resting("v-2", "old"),
-            "claims vms/left, vms/old, together 80 GiB",
+            resting("v-1", "left") + resting("v-2", "old") + replaced("left", "old"),
+            "claims vms/left, vms/old, which a restore has replaced, together 80 GiB: check what",
         ),
-        (resting("v-1", "left") + named_by("left"), ""),
-        (resting("v-1", "left", state="attached"), ""),
-        (resting("v-1", "left", node=""), ""),
-        (resting("v-1", ""), ""),
+        (LEFT + named_by("left"), ""),
+        (LEFT + templated("StatefulSet", "left"), ""),
+        (LEFT + templated("Deployment", "left"), ""),
+        (LEFT + source("left"), ""),
+        (resting("v-1", "left"), ""),
+        (resting("v-1", "left") + replaced("left", another=True), ""),
+        (resting("v-1", "left", state="attached") + replaced("left"), ""),
+        (resting("v-1", "left", node="") + replaced("left"), ""),
+        (resting("v-1", "") + replaced(""), ""),
     ],
-    ids=["one", "two", "a VM that is off names it", "attached", "no copy", "no claim"],
+    ids=[
+        *("one", "two", "a VM that is off names it", "a StatefulSet without replicas"),
+        *("a Deployment without replicas", "a DataSource", "no restore", "another VM"),
+        *("attached", "no copy", "no claim"),
+    ],
 )
-def test_claims_that_nothing_uses_take_room_too(objects, told):
+def test_claims_that_a_restore_has_replaced_take_room_too(objects, told):
     said = not_scheduled("insufficient storage")
     found = waiting(unplaced(1), conditions=said, change=lambda items: items.extend(objects))
 
     assert told in found.remedy
     assert ("no VM and no pod uses" in found.remedy) is bool(told)
+
+
+def test_what_nothing_uses_is_read_once_for_all_vms(monkeypatch):
+    cluster, runs = complete(*map(Object, LEFT)), []
+    of = longhorn_room._replaced
+    monkeypatch.setattr(longhorn_room, "_replaced", lambda known: runs.append(1) or of(known))
+
+    assert longhorn_room.unused(cluster) == longhorn_room.unused(cluster) != ""
+    assert runs == [1]
 
 
 def test_copies_that_no_disk_may_take():

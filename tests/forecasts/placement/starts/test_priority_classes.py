@@ -85,7 +85,10 @@ def test_other_pods_that_a_drain_evicts_for_good():
     pods = [
         *(pod("web"), maker("web"), pod("db", "StatefulSet"), maker("db", "StatefulSet")),
         *(pod("agent", "DaemonSet"), maker("agent", "DaemonSet")),
-        *(pod("old", priority="system-node-critical"), maker("old", priority="system-node-critical")),
+        *(
+            pod("old", priority="system-node-critical"),
+            maker("old", priority="system-node-critical"),
+        ),
         *(pod("far", on="b"), maker("far")),
     ]
     assert list(priority_classes.notes("a", Snapshot([*pods, BUILT_IN], ["*"]))) == [
