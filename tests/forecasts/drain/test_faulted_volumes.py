@@ -40,28 +40,68 @@ def test_all_copies_have_failed():
     )
 
 
+def auto_salvage(value):
+    api, where = "longhorn.io/v1beta2", "longhorn-system"
+    return obj("Setting", api, "auto-salvage", where, value=value)
+
+
 @pytest.mark.parametrize("value", ["true", "false"])
 def test_longhorn_may_be_told_to_salvage_nothing(value):
-    def choose(items):
-        version = "longhorn.io/v1beta2"
-        items.append(obj("Setting", version, "auto-salvage", "longhorn-system", value=value))
-
-    found = waiting(replica("w1", failed=141), change=choose)
+    found = waiting(
+        replica("w1", failed=141), change=lambda items: items.append(auto_salvage(value))
+    )
 
     assert ("its setting auto-salvage is false" in found.reason) is (value == "false")
     assert ("kubectl patch settings.longhorn.io auto-salvage" in found.remedy) is (value == "false")
 
 
-def test_a_copy_on_a_node_that_does_not_report_may_come_back():
-    def lose(items):
-        for condition in find(items, "Node", "w1")["status"]["conditions"]:
-            condition["status"] = "Unknown"
+def lose(items):
+    for condition in find(items, "Node", "w1")["status"]["conditions"]:
+        condition["status"] = "Unknown"
 
+
+def test_a_copy_on_a_node_that_does_not_report_may_come_back():
     found = waiting(replica("w1", failed=141), change=lose)
 
     assert "its only copy (w1) failed 2 h 21 ago" in found.reason
     assert found.reason.endswith("Longhorn may salvage it once w1 reports again")
     assert found.remedy.startswith("repair w1: kubectl")
+
+
+def test_a_node_that_comes_back_does_not_suffice_where_nothing_is_salvaged():
+    def change(items):
+        lose(items)
+        items.append(auto_salvage("false"))
+
+    found = waiting(replica("w1", failed=141), change=change)
+
+    assert found.reason.endswith(
+        "and Longhorn salvages none even once w1 reports again, as its setting auto-salvage is "
+        "false. This does not end by itself"
+    )
+    assert found.remedy.startswith(
+        "repair w1, then let Longhorn salvage volumes by itself: kubectl patch settings.longhorn.io"
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kept", "begin"),
+    [
+        (["w8"], [], "restore a backup, or bring w8 back with the former disks and name: kubectl"),
+        (["w8", "w9"], [], "restore a backup, or bring w8, w9 back with the former disks and name"),
+        (["w1", "w8"], [], "check the disks of w1, then salvage the volume"),
+        (["w8"], ["w8"], "check the disks of w8, then salvage the volume"),
+    ],
+)
+def test_copies_on_nodes_that_are_gone(nodes, kept, begin):
+    known = [obj("Node", "longhorn.io/v1beta2", each, "longhorn-system") for each in kept]
+    found = waiting(
+        *(replica(each, failed=141) for each in nodes), change=lambda items: items.extend(known)
+    )
+
+    assert found.remedy.startswith(begin)
+    gone = begin.startswith("restore")
+    assert ("gone from the cluster, so that no copy can be salvaged" in found.reason) is gone
 
 
 def unplaced(number):
