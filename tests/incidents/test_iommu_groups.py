@@ -28,10 +28,12 @@ def device(name, driver, group="16", node="w2", resource=GPU, class_id="0300"):
     return {"apiVersion": api, "kind": "PCIDevice", "metadata": {"name": name}, "status": status}
 
 
-def claim(name):
+def claim(name, minutes=None):
     status = {"passthroughEnabled": True}
     api = "devices.harvesterhci.io/v1beta1"
     named = {"name": name}
+    if minutes is not None:
+        named["creationTimestamp"] = ago(minutes=minutes)
     return {"apiVersion": api, "kind": "PCIDeviceClaim", "metadata": named, "status": status}
 
 
@@ -68,7 +70,22 @@ def test_the_device_that_the_host_keeps_is_named(ask):
     assert WAY in said
     assert "kubectl describe pcidevice w2-071" in said
     assert KEPT in " ".join(ask(refused(SOUND), "scan").split())
-    assert "no PCIDeviceClaim takes" not in told(ask, refused(SOUND, claim("w2-071")))
+
+
+def test_a_claim_that_has_not_taken_its_device(ask):
+    said = told(ask, refused(SOUND, claim("w2-071", minutes=50)))
+
+    assert "no PCIDeviceClaim takes" not in said
+    assert "and its PCIDeviceClaim has not taken it yet" in said
+    assert "see the log of Harvester's pcidevices agent on w2" in said
+    assert "kubectl describe pcideviceclaim w2-071" in said
+    assert "enable the passthrough" not in said
+
+
+@pytest.mark.parametrize(("minutes", "kept"), [(50, True), (2, False)])
+def test_a_new_claim_gets_its_time(ask, minutes, kept):
+    said = told(ask, off(SOUND, claim("w2-071", minutes=minutes)))
+    assert ("its guest would not start: the host uses PCIDevice w2-071" in said) is kept
 
 
 @pytest.mark.parametrize("objects", FREE)

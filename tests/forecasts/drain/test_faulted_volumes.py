@@ -40,28 +40,68 @@ def test_all_copies_have_failed():
     )
 
 
+def auto_salvage(value):
+    api, where = "longhorn.io/v1beta2", "longhorn-system"
+    return obj("Setting", api, "auto-salvage", where, value=value)
+
+
 @pytest.mark.parametrize("value", ["true", "false"])
 def test_longhorn_may_be_told_to_salvage_nothing(value):
-    def choose(items):
-        version = "longhorn.io/v1beta2"
-        items.append(obj("Setting", version, "auto-salvage", "longhorn-system", value=value))
-
-    found = waiting(replica("w1", failed=141), change=choose)
+    found = waiting(
+        replica("w1", failed=141), change=lambda items: items.append(auto_salvage(value))
+    )
 
     assert ("its setting auto-salvage is false" in found.reason) is (value == "false")
     assert ("kubectl patch settings.longhorn.io auto-salvage" in found.remedy) is (value == "false")
 
 
-def test_a_copy_on_a_node_that_does_not_report_may_come_back():
-    def lose(items):
-        for condition in find(items, "Node", "w1")["status"]["conditions"]:
-            condition["status"] = "Unknown"
+def lose(items):
+    for condition in find(items, "Node", "w1")["status"]["conditions"]:
+        condition["status"] = "Unknown"
 
+
+def test_a_copy_on_a_node_that_does_not_report_may_come_back():
     found = waiting(replica("w1", failed=141), change=lose)
 
     assert "its only copy (w1) failed 2 h 21 ago" in found.reason
     assert found.reason.endswith("Longhorn may salvage it once w1 reports again")
     assert found.remedy.startswith("repair w1: kubectl")
+
+
+def test_a_node_that_comes_back_does_not_suffice_where_nothing_is_salvaged():
+    def change(items):
+        lose(items)
+        items.append(auto_salvage("false"))
+
+    found = waiting(replica("w1", failed=141), change=change)
+
+    assert found.reason.endswith(
+        "and Longhorn salvages none even once w1 reports again, as its setting auto-salvage is "
+        "false. This does not end by itself"
+    )
+    assert found.remedy.startswith(
+        "repair w1, then let Longhorn salvage volumes by itself: kubectl patch settings.longhorn.io"
+    )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "kept", "begin"),
+    [
+        (["w8"], [], "restore a backup, or bring w8 back with the former disks and name: kubectl"),
+        (["w8", "w9"], [], "restore a backup, or bring w8, w9 back with the former disks and name"),
+        (["w1", "w8"], [], "check the disks of w1, then salvage the volume"),
+        (["w8"], ["w8"], "check the disks of w8, then salvage the volume"),
+    ],
+)
+def test_copies_on_nodes_that_are_gone(nodes, kept, begin):
+    known = [obj("Node", "longhorn.io/v1beta2", each, "longhorn-system") for each in kept]
+    found = waiting(
+        *(replica(each, failed=141) for each in nodes), change=lambda items: items.extend(known)
+    )
+
+    assert found.remedy.startswith(begin)
+    gone = begin.startswith("restore")
+    assert ("gone from the cluster, so that no copy can be salvaged" in found.reason) is gone
 
 
 def unplaced(number):
@@ -165,27 +205,79 @@ def named_by(claim):
     ]
 
 
+def replaced(*claims, another=False):
+    """Return a restore of Harvester whose backup held these claims."""
+    restores = [{"volumeBackupName": f"bak-{each}"} for each in claims]
+    api = "harvesterhci.io/v1beta1"
+    own = {"spec": {"newVM": another}, "status": {"restores": restores}}
+    return [
+        obj("VirtualMachineRestore", api, "restore-web", "vms", **own),
+        *(
+            obj(
+                "VolumeSnapshot",
+                "snapshot.storage.k8s.io/v1",
+                f"bak-{each}",
+                "vms",
+                spec={"source": {"persistentVolumeClaimName": each}},
+            )
+            for each in claims
+        ),
+    ]
+
+
+def templated(kind, claim):
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": claim}}]
+    spec = {"replicas": 0, "template": {"spec": {"volumes": volumes}}}
+    return [obj(kind, "apps/v1", "off", "vms", spec=spec)]
+
+
+def source(claim):
+    spec = {"source": {"pvc": {"name": claim, "namespace": "vms"}}}
+    return [obj("DataSource", "cdi.kubevirt.io/v1beta1", "image", "elsewhere", spec=spec)]
+
+
+LEFT = resting("v-1", "left") + replaced("left")
+
+
 @pytest.mark.parametrize(
     ("objects", "told"),
     [
-        (resting("v-1", "left"), "claim vms/left, together 40 GiB)"),
+        (LEFT, "claim vms/left, which a restore has replaced, together 40 GiB: check what it"),
         (
-            resting("v-1", "left") + resting("v-2", "old"),
-            "claims vms/left, vms/old, together 80 GiB",
+            resting("v-1", "left") + resting("v-2", "old") + replaced("left", "old"),
+            "claims vms/left, vms/old, which a restore has replaced, together 80 GiB: check what",
         ),
-        (resting("v-1", "left") + named_by("left"), ""),
-        (resting("v-1", "left", state="attached"), ""),
-        (resting("v-1", "left", node=""), ""),
-        (resting("v-1", ""), ""),
+        (LEFT + named_by("left"), ""),
+        (LEFT + templated("StatefulSet", "left"), ""),
+        (LEFT + templated("Deployment", "left"), ""),
+        (LEFT + source("left"), ""),
+        (resting("v-1", "left"), ""),
+        (resting("v-1", "left") + replaced("left", another=True), ""),
+        (resting("v-1", "left", state="attached") + replaced("left"), ""),
+        (resting("v-1", "left", node="") + replaced("left"), ""),
+        (resting("v-1", "") + replaced(""), ""),
     ],
-    ids=["one", "two", "a VM that is off names it", "attached", "no copy", "no claim"],
+    ids=[
+        *("one", "two", "a VM that is off names it", "a StatefulSet without replicas"),
+        *("a Deployment without replicas", "a DataSource", "no restore", "another VM"),
+        *("attached", "no copy", "no claim"),
+    ],
 )
-def test_claims_that_nothing_uses_take_room_too(objects, told):
+def test_claims_that_a_restore_has_replaced_take_room_too(objects, told):
     said = not_scheduled("insufficient storage")
     found = waiting(unplaced(1), conditions=said, change=lambda items: items.extend(objects))
 
     assert told in found.remedy
     assert ("no VM and no pod uses" in found.remedy) is bool(told)
+
+
+def test_what_nothing_uses_is_read_once_for_all_vms(monkeypatch):
+    cluster, runs = complete(*map(Object, LEFT)), []
+    of = longhorn_room._replaced
+    monkeypatch.setattr(longhorn_room, "_replaced", lambda known: runs.append(1) or of(known))
+
+    assert longhorn_room.unused(cluster) == longhorn_room.unused(cluster) != ""
+    assert runs == [1]
 
 
 def test_copies_that_no_disk_may_take():

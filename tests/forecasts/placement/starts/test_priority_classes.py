@@ -52,7 +52,7 @@ def test_a_snapshot_without_any_class_was_saved_without_them():
     found = drain_plan.plan(cluster(subject, launcher()), "a").nodes[0].forecasts[0]
 
     assert found.outcome is VmOutcome.MIGRATES
-    assert list(priority_classes.notes("a", Snapshot([pod("web", "ReplicaSet")], ["*"]))) == []
+    assert list(priority_classes.notes("a", Snapshot([pod("web"), maker("web")], ["*"]))) == []
 
 
 def test_classes_that_cannot_be_read_decide_nothing():
@@ -68,7 +68,7 @@ def test_a_vm_that_is_off():
     assert ABSENT not in str(next_starts.problem(machine, Snapshot([machine, GOLD], ["*"])))
 
 
-def pod(name, kind, priority="gold", on="a"):
+def pod(name, kind="ReplicaSet", priority="gold", on="a"):
     owners = [{"kind": kind, "name": name, "controller": True}]
     spec = {"nodeName": on, "priorityClassName": priority}
     metadata = {"ownerReferences": owners}
@@ -76,16 +76,34 @@ def pod(name, kind, priority="gold", on="a"):
     return manifest("v1", "Pod", name, "shop", metadata=metadata, spec=spec, status=status)
 
 
+def maker(name, kind="ReplicaSet", priority="gold"):
+    template = {"spec": {"priorityClassName": priority} if priority else {}}
+    return manifest("apps/v1", kind, name, "shop", spec={"template": template})
+
+
 def test_other_pods_that_a_drain_evicts_for_good():
     pods = [
-        pod("web", "ReplicaSet"),
-        pod("agent", "DaemonSet"),
-        pod("old", "ReplicaSet", "system-node-critical"),
-        pod("far", "ReplicaSet", on="b"),
+        *(pod("web"), maker("web"), pod("db", "StatefulSet"), maker("db", "StatefulSet")),
+        *(pod("agent", "DaemonSet"), maker("agent", "DaemonSet")),
+        *(
+            pod("old", priority="system-node-critical"),
+            maker("old", priority="system-node-critical"),
+        ),
+        *(pod("far", on="b"), maker("far")),
     ]
     assert list(priority_classes.notes("a", Snapshot([*pods, BUILT_IN], ["*"]))) == [
-        "shop/web would not be made again once evicted: PriorityClass gold does not exist. Create "
-        "it before the drain."
+        "shop/db, shop/web would not be made again once evicted: PriorityClass gold does not "
+        "exist. Create it before the drain."
     ]
     assert list(priority_classes.notes("a", Snapshot([*pods, BUILT_IN, GOLD], ["*"]))) == []
     assert list(priority_classes.notes("a", Snapshot(pods, ["pods"]))) == []
+
+
+@pytest.mark.parametrize(
+    "makers",
+    [[], [maker("web", priority="")], [maker("web", priority="silver")]],
+    ids=["its maker is not known", "the default of then", "another class"],
+)
+def test_a_class_that_the_api_server_wrote_into_a_pod_is_not_asked_for_again(makers):
+    known = Snapshot([pod("web"), *makers, BUILT_IN], ["*"])
+    assert list(priority_classes.notes("a", known)) == []

@@ -13,6 +13,7 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.placement import quotas
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.problems import Problem
 
 MEMORY = "memory"
 
@@ -25,10 +26,13 @@ def for_containers(**bounds: Any) -> Object:
     return limit_range({"type": "Container", **bounds})
 
 
+def refusal(*found: Object, complete: tuple[str, ...] = ("*",)) -> Problem | None:
+    known = Snapshot([*HOSTS, BIG, LAUNCHER, DISK, VOLUME, NS, *found], complete)
+    return quotas.refusal(BIG, known)
+
+
 def refused(*found: Object, complete: tuple[str, ...] = ("*",)) -> str:
-    problem = quotas.refusal(
-        BIG, Snapshot([*HOSTS, BIG, LAUNCHER, DISK, VOLUME, NS, *found], complete)
-    )
+    problem = refusal(*found, complete=complete)
     return problem.reason if problem else ""
 
 
@@ -90,6 +94,27 @@ def test_the_default_limit_counts_in_the_quota() -> None:
     assert "limits.memory: 50Gi missing" in refused(
         of_limits, for_containers(default={MEMORY: "300Gi"})
     )
+
+
+@for_each(
+    "hard, also",
+    [
+        ({"limits.memory": "900Gi", "pods": "1"}, "pods 2"),
+        ({"limits.memory": "399Gi"}, "limits.memory 400Gi"),
+        ({"limits.memory": "400Gi", "pods": "2"}, ""),
+    ],
+)
+def test_a_limit_that_is_set_does_not_suffice_where_the_quota_is_full(
+    hard: dict[str, str], also: str
+) -> None:
+    """The limit of a container is no less than its request of 200Gi."""
+    status = {"hard": hard, "used": {"limits.memory": "200Gi", "pods": "1"}}
+    problem = refusal(manifest("v1", "ResourceQuota", "team", "shop", status=status))
+
+    assert problem is not None
+    assert problem.remedy.startswith("add a LimitRange to shop with default limits")
+    raised = f"; in each case also raise ResourceQuota team to at least {also}"
+    assert problem.remedy.endswith(raised if also else "of the VMs, and restart them")
 
 
 def test_limit_ranges_that_cannot_be_read_leave_the_drain_undetermined() -> None:

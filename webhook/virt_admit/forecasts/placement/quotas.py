@@ -117,9 +117,9 @@ def _shortage(
     of_state = next(iter(lacking)).removeprefix("count/") in _OF_STATE
     what = "copy of its vTPM and EFI state" if of_state else "pod"
     words = names((f"{name}: {lack}" for name, lack in missing(lacking)), 200)
-    limits = hard_limits(quota)
+    limits, more = hard_limits(quota), {**lacking, **_once_set(quota, lacking, vmi, cluster)}
     wanted = (
-        f"{name} {in_words(name, limits[name] + lack)}" for name, lack in lacking.items() if lack
+        f"{name} {in_words(name, limits[name] + lack)}" for name, lack in more.items() if lack
     )
     least = names(wanted, 200)
     least = f" to at least {least}" if least else ""
@@ -127,24 +127,29 @@ def _shortage(
     problem = problem_of(ProblemCause.QUOTA, quota)
     if (lost := lost_surcharges.of(vmi, quota, cluster)) is not None:
         return Problem(f"{reason}{lost.reason}", lost.words, id=problem, command=lost.command)
-    if (unset := unset_remedy(quota, lacking, cluster)) is not None:
-        return Problem(reason, unset[0], id=problem, command=unset[1])
     remedy, command = quota_writers.raising(quota.name, vms.namespace_of(vmi), quota, least)
+    if (unset := pod_refusals.unset_remedy(quota, lacking, cluster)) is not None:
+        also = f"; in each case also {remedy}" if any(more.values()) else ""
+        return Problem(reason, f"{unset[0]}{also}", id=problem, command=unset[1])
     way = f"{remedy}{_OR_AAQ if command else ''}"
     return Problem(reason, way, id=problem, command=command)
 
 
-def unset_remedy(
-    quota: Object, lacking: Mapping[str, int | None], cluster: Cluster
-) -> tuple[str, str] | None:
-    """Return what helps where a container does not set what a quota demands, which no larger quota
-    does, and the command; None: the pods set it.
+def _once_set(
+    quota: Object, lacking: Mapping[str, int | None], vmi: Object, cluster: Cluster
+) -> Mapping[str, int]:
+    """Return what is certainly missing once the second pod sets the limits that a quota demands: no
+    limit of a container is below its request.
     """
-    unset = [name for name, lack in lacking.items() if lack is None]
-    if not unset:
-        return None
-    namespace = vms.namespace_of(quota)
-    return pod_refusals.without_limits(namespace, quota.name, unset, cluster)
+    pod, used = migration_demand.demand(vmi, cluster).launcher, _used(quota)
+    freed = _leaving(quota, vms.namespace_of(vmi), cluster)
+    free = {
+        name: limit + freed.get(name, 0) - used.get(name, 0)
+        for name, limit in hard_limits(quota).items()
+        if name.startswith("limits.") and lacking.get(name, 0) is None
+    }
+    missing = {name: pod.requests.get(_resource(name), 0) - room for name, room in free.items()}
+    return {name: lack for name, lack in missing.items() if lack > 0}
 
 
 _OR_AAQ: Final = "; or count VMs with an ApplicationAwareResourceQuota"
@@ -291,13 +296,17 @@ def lacks_for(quota: Object, vmi: Object, cluster: Cluster) -> Mapping[str, int 
     pods, namespace = launchers(cluster), vms.namespace_of(vmi)
     if len(pods.by_vmi.get((namespace, vmi.name), ())) > 1:
         return {}
-    second = entry(cluster, _second_pods, namespace) or ()
-    leaving = [pod for priority, pod in second if quota_scopes.counts_pods_of(quota, priority)]
-    found = lacks(quota, migration_demand.demand(vmi, cluster), _usage(leaving, 0))
+    leaving = _leaving(quota, namespace, cluster)
+    found = lacks(quota, migration_demand.demand(vmi, cluster), leaving)
     if found and (unseen := pods.unseen or unlisted(cluster, VMI)):
         raise Unseen(unseen)
     raised = _scaled(quota, vmi, cluster) if found else ()
     return {name: lack for name, lack in found.items() if lack is None or name not in raised}
+
+
+def _leaving(quota: Object, namespace: str, cluster: Cluster) -> Mapping[str, int]:
+    second = entry(cluster, _second_pods, namespace) or ()
+    return _usage((pod for own, pod in second if quota_scopes.counts_pods_of(quota, own)), 0)
 
 
 def _second_pods(cluster: Cluster) -> Mapping[str, Sequence[tuple[str, PodSize]]]:

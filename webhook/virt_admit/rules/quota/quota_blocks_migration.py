@@ -24,7 +24,12 @@ from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.migratability import Migratable
-from virt_admit.model.kubevirt.launcher import launcher_resources, limit_ranges, lost_surcharges
+from virt_admit.model.kubevirt.launcher import (
+    launcher_resources,
+    limit_ranges,
+    lost_surcharges,
+    pod_refusals,
+)
 from virt_admit.model.kubevirt.launcher.lost_surcharges import LostSurcharge
 from virt_admit.model.messages import capital, count
 from virt_admit.model.problems import ProblemCause, problem_of
@@ -70,7 +75,7 @@ def check(quota: Object, context: Context) -> Findings:
         if lacks and lost is None:
             lost = lost_surcharges.of(vmi, quota, cluster)
         for resource, lack in quotas.missing(lacks):
-            way = quotas.unset_remedy(quota, {resource: lacks[resource]}, cluster)
+            way = pod_refusals.unset_remedy(quota, {resource: lacks[resource]}, cluster)
             if way is not None and resource not in refused:
                 unset[resource] = way
             refused.setdefault(resource, []).append((vmi.name, lack))

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.commands import about
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
@@ -32,6 +33,8 @@ _SAID: Final = re.compile(r"\bgroup (\d{1,6}) is not viable")
 _VFIO: Final = "vfio-pci"
 _USABLE: Final = ("", _VFIO, "pci-stub", "pcieport")
 """Drivers of devices that do not keep their group from a guest; empty: no driver."""
+_PATIENCE: Final = timedelta(minutes=5)
+"""So long the agent may need for a new claim."""
 _BRIDGE: Final = "06"
 """The class of bridges, which the kernel leaves to the host."""
 
@@ -56,7 +59,11 @@ def of_start(vm: Object, cluster: Cluster) -> Problem | None:
                 for each in entry(cluster, _by_resource, wanted["deviceName"].text or "") or ()
                 if _is_passed_through(each, cluster)
             ]
-            held = [_kept(*_group(each), cluster) for each in offered]
+            groups = [_group(each) for each in offered]
+            kept = (each for own in groups for each in _of_host(*own, cluster))
+            if any(_is_being_taken(each, cluster) for each in kept):
+                continue
+            held = [_kept(*own, cluster) for own in groups]
             if held and held[0] is not None and all(held):
                 reason = f"its guest would not start: {held[0].reason}"
                 return held[0]._replace(reason=reason, cause=ProblemCause.NOT_REPORTED)
@@ -67,8 +74,7 @@ def _kept(node: str, group: str, cluster: Cluster) -> Problem | None:
     """Return which devices of a group have a driver of the host; None: none, or that is not
     known.
     """
-    members = entry(cluster, _by_group, (node, group)) or ()
-    kept = [each for each in members if group and _driver(each) not in _USABLE]
+    kept, members = _of_host(node, group, cluster), entry(cluster, _by_group, (node, group)) or ()
     if not kept:
         return None
     shown = names((f"{each.name} (driver {_driver(each)}{_what(each)})" for each in kept), 200)
@@ -77,13 +83,36 @@ def _kept(node: str, group: str, cluster: Cluster) -> Problem | None:
     without = f", and no PCIDeviceClaim takes {whose} from it" if unclaimed else ""
     passed = names(each.name for each in members if _driver(each) == _VFIO)
     of = f", which is also that of {passed}" if passed else ""
-    reason = f"the host uses PCIDevice {shown} of IOMMU group {group} on {node}{of}{without}"
-    named = names(each.name for each in kept)
+    reason = f"the host uses PCIDevice {shown} of IOMMU group {group} on {node}{of}"
+    lacking = [each for each in kept if _claim(each, cluster) is None]
+    if not lacking:
+        own = "its PCIDeviceClaim has" if len(kept) == 1 else "their PCIDeviceClaims have"
+        taken = "it" if len(kept) == 1 else "them"
+        way = f"see the log of Harvester's pcidevices agent on {node}"
+        see = about("describe", kept[0], PCI_DEVICE_CLAIM)
+        return Problem(f"{reason}, and {own} not taken {taken} yet", way, command=see)
     way = (
-        f"enable the passthrough of {named} too on Harvester's page PCI Devices, if the host works "
-        "without it, and add it to the VM; else use a device of another group"
+        f"enable the passthrough of {names(each.name for each in lacking)} too on Harvester's page "
+        "PCI Devices, if the host works without it, and add it to the VM; else use a device of "
+        "another group"
     )
-    return Problem(reason, way, command=about("describe", kept[0], PCI_DEVICE))
+    return Problem(f"{reason}{without}", way, command=about("describe", kept[0], PCI_DEVICE))
+
+
+def _of_host(node: str, group: str, cluster: Cluster) -> Sequence[Object]:
+    members = entry(cluster, _by_group, (node, group)) or ()
+    return [each for each in members if group and _driver(each) not in _USABLE]
+
+
+def _is_being_taken(device: Object, cluster: Cluster) -> bool:
+    """Return whether the host has just been asked for a device."""
+    claim = _claim(device, cluster)
+    age = clock.age(claim, cluster) if claim is not None else None
+    return age is not None and age < _PATIENCE
+
+
+def _claim(device: Object, cluster: Cluster) -> Object | None:
+    return find(cluster, PCI_DEVICE_CLAIM, "", device.name)
 
 
 def _driver(device: Object) -> str:
@@ -97,7 +126,7 @@ def _what(device: Object) -> str:
 
 
 def _is_passed_through(device: Object, cluster: Cluster) -> bool:
-    claim = find(cluster, PCI_DEVICE_CLAIM, "", device.name)
+    claim = _claim(device, cluster)
     return claim is not None and claim.at("status", "passthroughEnabled").boolean is True
 
 

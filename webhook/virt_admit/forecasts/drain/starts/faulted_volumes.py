@@ -31,6 +31,7 @@ from virt_admit.model.kubernetes.kinds import (
     LONGHORN_REPLICA,
     LONGHORN_SETTING,
     LONGHORN_VOLUME,
+    NODE,
     PV,
     PVC,
     VM,
@@ -39,7 +40,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.lookups import csi_of, find, find_named
+from virt_admit.model.lookups import csi_of, find, find_named, is_absent
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -204,26 +205,41 @@ def _of(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
         f"{called}: {all_copies} ({names(nodes)}) failed{_since(copies, cluster)}, so no node can "
         "attach it"
     )
-    lost = [node for node in nodes if node_health.silence_now(node, cluster)]
+    reason, *ways = _outlook(volume, nodes, cluster)
+    return Problem(f"{failed}{reason}", typed(*ways), ProblemCause.NOT_REPORTED)
+
+
+def _outlook(volume: Object, nodes: Sequence[str], cluster: Cluster) -> Sequence[str]:
+    """Return what becomes of a volume whose copies on these nodes have failed, to be appended, and
+    the remedy for ``typed``.
+    """
+    command = about("describe", volume, LONGHORN_VOLUME)
+    here = [each for each in nodes if not _is_gone(each, volume.namespace, cluster)]
+    if not here:
+        are = "is" if len(nodes) == 1 else "are"
+        reason = f". {names(nodes)} {are} gone from the cluster, so that no copy can be salvaged"
+        begin = f"restore a backup, or bring {names(nodes)} back with the former disks and name"
+        return f"{reason}. This does not end by itself", begin, command
+    lost = [node for node in here if node_health.silence_now(node, cluster)]
+    none = _salvages_none(volume, cluster)
+    begin, again = f"check the disks of {names(here)}", ""
     if lost:
-        reason = (
-            f"{failed}. Longhorn may salvage it once {names(lost)} "
-            f"{'reports' if len(lost) == 1 else 'report'} again"
-        )
-        return Problem(reason, typed(f"repair {names(lost)}", command), ProblemCause.NOT_REPORTED)
-    remedy = f"check the disks of {names(nodes)}, then {_SALVAGE}"
-    if _salvages_none(volume, cluster):
-        failed = f"{failed}, and Longhorn salvages none, as its setting {_SETTING} is false"
+        begin = f"repair {names(lost)}"
+        again = f"once {names(lost)} {'reports' if len(lost) == 1 else 'report'} again"
+    if none:
+        then = f" even {again}" if lost else ""
+        reason = f", and Longhorn salvages none{then}, as its setting {_SETTING} is false"
         on = merge_patch(LONGHORN_SETTING, _SETTING, volume.namespace, {"value": "true"})
-        begin = f"check the disks of {names(nodes)}, then let Longhorn salvage volumes by itself"
-        return Problem(
-            f"{failed}. This does not end by itself",
-            typed(begin, on, f"or {_SALVAGE}"),
-            ProblemCause.NOT_REPORTED,
-        )
-    return Problem(
-        f"{failed}. This does not end by itself", typed(remedy, command), ProblemCause.NOT_REPORTED
-    )
+        begin = f"{begin}, then let Longhorn salvage volumes by itself"
+        return f"{reason}. This does not end by itself", begin, on, f"or {_SALVAGE}"
+    if lost:
+        return f". Longhorn may salvage it {again}", begin, command
+    return ". This does not end by itself", f"{begin}, then {_SALVAGE}", command
+
+
+def _is_gone(node: str, namespace: str, cluster: Cluster) -> bool:
+    """Return whether neither Kubernetes nor Longhorn has a node any more."""
+    return is_absent(cluster, NODE, "", node) and is_absent(cluster, LONGHORN_NODE, namespace, node)
 
 
 _SETTING: Final = "auto-salvage"

@@ -6,28 +6,38 @@ Source: longhorn/longhorn-manager:scheduler/replica_scheduler.go#IsSchedulableTo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import (
+    DATA_SOURCE,
+    DEPLOYMENT,
+    HARVESTER_RESTORE,
     LONGHORN_NODE,
     LONGHORN_REPLICA,
     LONGHORN_SETTING,
     LONGHORN_VOLUME,
     POD,
+    STATEFUL_SET,
     VM,
+    VOLUME_SNAPSHOT,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.lookups import fields
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pods import claim_users
 
+_TEMPLATED: Final = (DEPLOYMENT, STATEFUL_SET)
 READS: Final[Reads] = {
+    **dict.fromkeys(_TEMPLATED, ("spec.template.spec.volumes.persistentVolumeClaim.claimName",)),
+    DATA_SOURCE: ("spec.source",),
+    HARVESTER_RESTORE: ("spec.newVM", "status.restores"),
+    VOLUME_SNAPSHOT: ("spec.source.persistentVolumeClaimName",),
     LONGHORN_NODE: ("spec", "status.diskStatus"),
     LONGHORN_SETTING: ("value",),
     LONGHORN_VOLUME: ("spec.size", "status.kubernetesStatus", "status.state"),
@@ -67,33 +77,75 @@ def words(size: int, namespace: str, cluster: Cluster) -> str:
 
 
 def unused(cluster: Cluster) -> str:
-    """Return which claims with placed copies no VM and no pod uses, as ``no VM and no pod uses
-    claims shop/a, shop/b, together 80 GiB``; empty: there are none, or not everything was read.
+    """Return which claims with placed copies a restore of Harvester has replaced, as ``no VM and no
+    pod uses claims shop/a, shop/b, which a restore has replaced, together 80 GiB``; empty: there
+    are none, or not everything was read.
 
-    A restore of Harvester that retains the former volumes leaves such claims.
+    A restore that retains the former volumes leaves such claims. Others without a pod are not told:
+    a workload without replicas, or a template, may need them.
     """
+    return cluster.cached(_unused)
+
+
+def _unused(cluster: Cluster) -> str:
     if any(unlisted(cluster, kind) for kind in (VM, POD, LONGHORN_VOLUME, LONGHORN_REPLICA)):
         return ""
-    used = {
-        (vm.namespace, claim)
-        for vm in cluster.known(VM)
-        for claim in launcher_pod.all_claims(vms.vmi_spec(vm))
-    }
+    former = _replaced(cluster)
+    former = former - _named(cluster) if former else former
     copies = cluster.cached(longhorn_copies.by_volume)
     free: list[tuple[int, str]] = []
-    for volume in cluster.known(LONGHORN_VOLUME):
+    for volume in cluster.known(LONGHORN_VOLUME) if former else ():
         namespace, claim = volume_users.claim_of(volume)
         size = volume.at("spec", "size").text or ""
         placed = any(each.at("spec", "nodeID").text for each in copies.get(volume.name, ()))
         rests = volume.at("status", "state").text == "detached" and placed and size.isdecimal()
-        taken = (namespace, claim) in used or claim_users(namespace, claim, cluster)
-        if rests and claim and not taken and len(size) < _DIGITS:
+        own = (namespace, claim) in former and not claim_users(namespace, claim, cluster)
+        if rests and own and len(size) < _DIGITS:
             free.append((-int(size), f"{namespace}/{claim}"))
     if not free:
         return ""
     which = names((name for _, name in sorted(free)), 200)
     total = gib(-sum(size for size, _ in free))
-    return f"no VM and no pod uses claim{'s' if len(free) > 1 else ''} {which}, together {total}"
+    many = "s" if len(free) > 1 else ""
+    return (
+        f"no VM and no pod uses claim{many} {which}, which a restore has replaced, together "
+        f"{total}: check what {'they hold' if many else 'it holds'}"
+    )
+
+
+def _replaced(cluster: Cluster) -> Set[tuple[str, str]]:
+    """Return the claims whose VMs got others from a restore of Harvester: it names the
+    VolumeSnapshots of the backup, and these the claims of then
+    (harvester/harvester:pkg/apis/harvesterhci.io/v1beta1/backup.go#VolumeRestore).
+    """
+    found: set[tuple[str, str]] = set()
+    for restore in cluster.known(HARVESTER_RESTORE):
+        other = restore.at("spec", "newVM").boolean
+        for each in restore.at("status", "restores").items() if other is not True else ():
+            name = each["volumeBackupName"].text
+            taken = find(cluster, VOLUME_SNAPSHOT, restore.namespace, name)
+            source = taken.at("spec", "source") if taken is not None else None
+            if source is not None and (claim := source["persistentVolumeClaimName"].text):
+                found.add((restore.namespace, claim))
+    return found
+
+
+def _named(cluster: Cluster) -> Set[tuple[str, str]]:
+    """Return the claims that a VM, a template of pods or a DataSource names."""
+    found = {
+        (vm.namespace, claim)
+        for vm in cluster.known(VM)
+        for claim in launcher_pod.all_claims(vms.vmi_spec(vm))
+    }
+    for kind in _TEMPLATED:
+        for each in cluster.known(kind):
+            for volume in each.at("spec", "template", "spec", "volumes").items():
+                name = volume.at("persistentVolumeClaim", "claimName").text or ""
+                found.add((each.namespace, name))
+    for each in cluster.known(DATA_SOURCE):
+        claim = each.at("spec", "source", "pvc")
+        found.add((claim["namespace"].text or each.namespace, claim["name"].text or ""))
+    return found
 
 
 _DIGITS: Final = 19

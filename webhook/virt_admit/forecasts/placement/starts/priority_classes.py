@@ -13,16 +13,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import POD, PRIORITY_CLASS, VM, VMI
+from virt_admit.model.kubernetes.kinds import (
+    POD,
+    PRIORITY_CLASS,
+    REPLICA_SET,
+    STATEFUL_SET,
+    VM,
+    VMI,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import NAME, Reads
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import pod_refusals
-from virt_admit.model.lookups import is_absent
+from virt_admit.model.lookups import find, is_absent
 from virt_admit.model.messages import ended, names
 from virt_admit.model.problems import Problem, ProblemCause
 
+_MAKERS: Final = {each.kind: each for each in (REPLICA_SET, STATEFUL_SET)}
 READS: Final[Reads] = {
+    **dict.fromkeys(_MAKERS.values(), ("spec.template.spec.priorityClassName",)),
     POD: ("metadata.ownerReferences", "spec.nodeName", "spec.priorityClassName", "status.phase"),
     PRIORITY_CLASS: NAME,
     VM: ("spec.template.spec.priorityClassName",),
@@ -67,18 +76,28 @@ def notes(node: str, cluster: Cluster) -> Iterator[str]:
 
 
 def _unmade(cluster: Cluster) -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """Return the pods of controllers that no drain leaves alone, by node and by absent class."""
+    """Return the pods that would not be made again, by node and by absent class."""
     found: dict[str, dict[str, list[str]]] = {}
     for pod in cluster.known(POD) if _holds_classes(cluster) else ():
-        name, owner = pod.at("spec", "priorityClassName").text or "", pod.controller
-        if not name or name.startswith(_BUILT_IN) or owner is None or pod.ended:
+        name = pod.at("spec", "priorityClassName").text or ""
+        if not name or name.startswith(_BUILT_IN) or pod.ended:
             continue
-        if owner["kind"].text in _LEFT or not is_absent(cluster, PRIORITY_CLASS, "", name):
+        if not is_absent(cluster, PRIORITY_CLASS, "", name) or not _asks(pod, name, cluster):
             continue
         own = found.setdefault(pod.at("spec", "nodeName").text or "", {})
         own.setdefault(name, []).append(pod.full_name)
     return {node: {name: sorted(own) for name, own in by.items()} for node, by in found.items()}
 
 
-_LEFT: Final = ("DaemonSet", "Job", "Node", VMI.kind)
-"""Controllers of pods that a drain leaves alone or that end, and of those of VMs."""
+def _asks(pod: Object, name: str, cluster: Cluster) -> bool:
+    """Return whether what makes a pod again is known to name this class: the API server writes the
+    default class into each pod that names none (admission.go#admitPod), and a new pod gets the
+    default of then.
+    """
+    owner = pod.controller
+    kind = _MAKERS.get(owner["kind"].text or "") if owner is not None else None
+    if owner is None or kind is None:
+        return False
+    maker = find(cluster, kind, pod.namespace, owner["name"].text)
+    template = maker.at("spec", "template", "spec") if maker is not None else None
+    return template is not None and template["priorityClassName"].text == name

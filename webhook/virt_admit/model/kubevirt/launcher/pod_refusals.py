@@ -16,7 +16,7 @@ openshift/apiserver-library-go:pkg/securitycontextconstraints/sccadmission/admis
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, kubectl, shell, typed
@@ -185,12 +185,16 @@ def _quota(refused: _Refused) -> str:
     return f"{ways[0]}; or {typed(words, refused.edit, _RESTART)}"
 
 
-def without_limits(
-    namespace: str, quota: str, missing: Sequence[str], cluster: Cluster
-) -> tuple[str, str]:
+def unset_remedy(
+    quota: Object, lacking: Mapping[str, int | None], cluster: Cluster
+) -> tuple[str, str] | None:
     """Return what lets the second pod of a running VM pass a quota that demands what its containers
-    do not set, and the command.
+    do not set (those lack None), which no larger quota does, and the command; None: they set it.
     """
+    missing = [name for name, lack in lacking.items() if lack is None]
+    if not missing:
+        return None
+    namespace = vms.namespace_of(quota)
     what, limits = names(missing), [each for each in missing if each.startswith("limits.")]
     sides = ("limits", "limits and requests")[len(limits) < len(missing)] if limits else "requests"
     ways = [
@@ -200,7 +204,7 @@ def without_limits(
     gate = _automatic_limits(cluster) if len(limits) == len(missing) else None
     if gate is not None:
         return "; or ".join((f"{gate[0]}, so that KubeVirt sets {what}", *ways)), gate[1]
-    return "; or ".join(ways), kubectl("describe", RESOURCE_QUOTA, quota, namespace)
+    return "; or ".join(ways), kubectl("describe", RESOURCE_QUOTA, quota.name, namespace)
 
 
 def _instancetype(refused: _Refused) -> str:
