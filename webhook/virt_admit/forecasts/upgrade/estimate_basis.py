@@ -57,7 +57,7 @@ def rests_on(
     yield from (f"durations by {each}" for each in measured)
     yield from undrained_nodes.not_drained(driver, start.pools, cluster)
     yield from _without_api(start.pools, cluster)
-    yield from upgrade_progress.rests_on(start.begun)
+    yield from upgrade_progress.rests_on(start.begun, cluster)
     if update := kubevirt_updates.under_way(cluster):
         yield f"{update}, which may move VMs too, ends first"
     # the progress says the words
