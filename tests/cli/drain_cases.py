@@ -19,7 +19,7 @@ RUN = (
 )
 
 TEXT = f"""\
-Nodes that can be drained now: a, c, d
+Nodes that can be drained now: a, c
 
 node b (cordoned): 2 VMs: 1 blocks the drain, 1 migrates
   blocks the drain  shop/oracle  {BLOCKING_REASON}

@@ -207,6 +207,18 @@ def test_the_end_of_a_maintenance_rests_on_its_administrator():
     )
 
 
+def test_a_node_that_tuppr_reboots_rests_on_its_upgrade():
+    status = {"phase": "Rebooting", "currentNodes": ["b"]}
+    upgrade = manifest(
+        "tuppr.home-operations.com/v1alpha1", "TalosUpgrade", "cluster", status=status
+    )
+    nodes = node("a"), node("b", unschedulable=True)
+    found = cluster(*nodes, maintained("Succeeded"), upgrade, kubevirt())
+    assert "TalosUpgrade cluster ends the maintenance of b in that time" in (
+        rehearse(found, Options()).rests_on
+    )
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_node_that_leaves_with_its_machine_rests_on_no_administrator(leaves):
     own = node("b", unschedulable=True)

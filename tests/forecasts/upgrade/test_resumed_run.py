@@ -207,6 +207,41 @@ def test_a_rehearsal_goes_on_where_a_migration_is() -> None:
     assert rehearse(cluster(*objects), Options(node_minutes=0, from_start=True)).vms[0].moves >= 1
 
 
+@pytest.mark.parametrize("copies", [True, False])
+def test_the_limit_of_a_copy_of_disks_is_part_of_the_estimate(copies: bool) -> None:
+    began = "2027-03-01T11:59:40Z"
+    moving = vm("db", "b", seconds=40)
+    status = moving[1].data["status"]
+    status["migrationState"] = {
+        "migrationUid": "m1",
+        "startTimestamp": began,
+        "sourceNode": "b",
+        "targetNode": "a",
+    }
+    claims = {"sourcePVCInfo": {"claimName": "old"}, "destinationPVCInfo": {"claimName": "new"}}
+    if copies:
+        status["migratedVolumes"] = [{"volumeName": "disk"} | claims]
+        status["conditions"] = [
+            *status.get("conditions", ()),
+            {"type": "VolumesChange", "status": "True"},
+        ]
+    migration = manifest(
+        "kubevirt.io/v1",
+        "VirtualMachineInstanceMigration",
+        "m1",
+        "shop",
+        metadata={"uid": "m1", "creationTimestamp": began},
+        spec={"vmiName": "db"},
+        status={"phase": "Running"},
+    )
+    objects = [done("a"), draining("b"), moving, migration, workers(), kubevirt()]
+    rests_on = rehearse(cluster(*objects), Options()).rests_on
+    named = [each for each in rests_on if each.startswith("the longest run takes the limits of ")]
+    assert [each.partition(": ")[2].partition(" until")[0] for each in named] == [
+        "shop/db"
+    ] * copies
+
+
 @pytest.mark.parametrize(
     "away",
     [

@@ -21,6 +21,8 @@ from virt_admit.forecasts.drain import (
     workload_updates,
 )
 from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.changes import readiness
+from virt_admit.forecasts.drain.changes.readiness import Readiness
 from virt_admit.forecasts.drain.control import control_path, held_operators, overruling
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
@@ -126,6 +128,7 @@ class NodePlan:
     """Whether the node must not be drained, as ``notes`` say:
     its Machine is held as a member of etcd.
     """
+    readiness: Readiness = Readiness.NOW
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome."""
@@ -356,7 +359,7 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
     waiting = tuple(crowded_vms.waiting(forecasts, packing, cluster)) if room.fits else ()
     return NodePlan(
         name,
-        tuple(_state(node)),
+        tuple(readiness.state(node)),
         tuple(sorted(forecasts, key=_rank)),
         pods,
         packing,
@@ -370,6 +373,7 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
         updaters.of_nodes(cluster).get(name),
         not forecasts and VMI not in unread and evicted_pods.has_nothing_to_evict(name, cluster),
         name in cluster.cached(etcd_guard.held_nodes),
+        readiness.of_node(name, pods.waits, cluster),
     )
 
 
@@ -454,16 +458,6 @@ def _unread(cluster: Cluster) -> Mapping[Kind, str]:
     }
     gathered[VMI] = vmis.unread(cluster)
     return {kind: unseen for kind, unseen in gathered.items() if unseen}
-
-
-def _state(node: Object | None) -> Iterator[str]:
-    if node is None:
-        yield "not seen"
-        return
-    if node.at("spec", "unschedulable").boolean:
-        yield "cordoned"
-    if node.condition("Ready")["status"].value != "True":
-        yield "not Ready"
 
 
 def _rank(found: Forecast) -> tuple[int, str]:

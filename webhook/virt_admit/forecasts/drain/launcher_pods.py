@@ -25,6 +25,8 @@ from virt_admit.model.lookups import find
 
 DOMAIN: Final = "kubevirt.io/domain"
 """Annotation of a virt-launcher pod: the name of its VMI."""
+WHAT_BECOMES: Final = "what becomes of VM"
+"""Begins what is not known of a guest although all of it was read."""
 
 READS: Final = union(
     clock.READS,
@@ -143,7 +145,7 @@ def require_known_guest(pod: Object, cluster: Cluster) -> None:
     if node in known or MIGRATION_JOB in pod.labels or vmi.ended:
         return
     says = f"is on {known[0]}" if known[0] else "has no node yet"
-    raise Unseen(f"what becomes of pod {pod.full_name}: its VMI {name} {says}")
+    raise Unseen(f"{WHAT_BECOMES} {vmi.full_name}: its VMI {says}, its pod {pod.name} is on {node}")
 
 
 def unknown_guests(pods: Iterable[Object], cluster: Cluster) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.access import awaited_certificates, unavailable_apis
 from virt_admit.forecasts.drain.budgets import mutual_drains, rook_osds
+from virt_admit.forecasts.drain.changes import readiness
 from virt_admit.forecasts.drain.control import (
     component_states,
     control_path,
@@ -284,15 +285,11 @@ def _needed_by_etcd(node: Object, cluster: Cluster) -> Iterator[str]:
 
 
 def _until_back(name: str, cluster: Cluster) -> str:
-    """Return which nodes are to be waited for before the reboot of another one, as they are being
-    rebooted on purpose and nothing else is a risk; empty: more has to be done.
+    """Return that nodes which are being rebooted are to be waited for before the reboot of another
+    one; empty: more has to be done.
     """
-    back = [
-        each
-        for each in control_plane.members(cluster)
-        if node_health.silence_now(each, cluster) and awaited_return.is_planned(each, cluster)
-    ]
-    if not back or control_plane.reboot_risk(name, cluster, back) is not None:
+    back = readiness.awaited_reboots(name, cluster)
+    if not back:
         return ""
     wait = f"Wait until {names(back)} {'are' if len(back) > 1 else 'is'} back from the reboot first"
     return typed(wait, kubectl("describe", NODE, back[0]))

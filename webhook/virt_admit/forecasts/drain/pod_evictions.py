@@ -22,7 +22,7 @@ from virt_admit.forecasts.drain.budgets import (
     operator_budgets,
     unhealthy_pods,
 )
-from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, ForeignWait, Wait
 from virt_admit.forecasts.drain.endless import returning_pods
 from virt_admit.forecasts.drain.starting import starting_guests
 from virt_admit.forecasts.drain.states import dying_pods, ending_pods, pod_finalizers, stuck_starts
@@ -157,7 +157,7 @@ def _obstacles(pods: Iterable[Object], cluster: Cluster) -> Iterator[Blocker | W
 def _wait(found: Blocker | Wait | Unseen) -> Wait | None:
     """Return an obstacle that passes by itself; None: it does not."""
     if isinstance(found, Blocker) and found.passes:
-        return Wait(found.kind, found.namespace, found.name, found.reason)
+        return ForeignWait(found.kind, found.namespace, found.name, found.reason)
     return found if isinstance(found, Wait) else None
 
 

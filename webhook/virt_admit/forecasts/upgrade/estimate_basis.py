@@ -7,7 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from virt_admit.forecasts.drain.control import kubevirt_updates
+from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.forecasts.drain.targets import rebuilt_volumes
+from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN
 from virt_admit.forecasts.remediation import hand_reboots, machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.drains import undrained_nodes
@@ -15,6 +18,7 @@ from virt_admit.forecasts.upgrade.durations import Estimate
 from virt_admit.forecasts.upgrade.pools import leaving_machines, replacement_times, unpooled_nodes
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.simulated_world import Start
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.messages import count, names
@@ -55,9 +59,10 @@ def rests_on(
             {node for pool in start.pools for node in pool.nodes}, cluster
         )
     yield from (f"durations by {each}" for each in measured)
+    yield from _copies(start, cluster)
     yield from undrained_nodes.not_drained(driver, start.pools, cluster)
     yield from _without_api(start.pools, cluster)
-    yield from upgrade_progress.rests_on(start.begun)
+    yield from upgrade_progress.rests_on(start.begun, cluster)
     if update := kubevirt_updates.under_way(cluster):
         yield f"{update}, which may move VMs too, ends first"
     # the progress says the words
@@ -68,6 +73,25 @@ def rests_on(
     yield from drain_waits.rests_on(driver, start.pools, cluster)
     yield from drain_waits.awaited(start.plan, start.pools)
     yield from drain_waits.ending(start.plan)
+
+
+def _copies(start: Start, cluster: Cluster) -> Iterator[str]:
+    """Yield the copies of disks whose limit the longest run takes as their end: it is many hours
+    for large disks, however soon they are copied.
+    """
+    current = clock.now(cluster)
+    limits = [
+        f"{row.vmi.full_name} until {vm_states_times.moment(row.state.until, current)}"
+        for node in start.plan.nodes
+        for row in node.forecasts
+        if start.continued
+        and row.state.state is State.RUNNING
+        and Flag.COPYING in row.state.flags
+        and row.state.until is not None
+        and row.outcome not in SHUT_DOWN
+    ]
+    if limits:
+        yield f"the longest run takes the limits of copies of disks: {names(sorted(limits))}"
 
 
 def _machines(driver: Driver, cluster: Cluster) -> Iterator[str]:

@@ -33,7 +33,13 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
-from virt_admit.model.node_updates import harvester_upgrades, kured, machine_rollouts, plan_progress
+from virt_admit.model.node_updates import (
+    harvester_upgrades,
+    kured,
+    machine_rollouts,
+    plan_progress,
+    talos_upgrades,
+)
 from virt_admit.model.node_updates.node_phases import (
     EMPTIED,
     IN_FLIGHT,
@@ -186,14 +192,18 @@ def _done(begun: Sequence[PoolUpdate]) -> frozenset[str]:
     return frozenset(name for name, update in by_node(begun) if update.phase in over)
 
 
-def rests_on(begun: Sequence[PoolUpdate]) -> Iterator[str]:
+def rests_on(begun: Sequence[PoolUpdate], cluster: Cluster) -> Iterator[str]:
     """Yield what the end of the nodes under way depends on, besides the updater:
     who ends their maintenance. A node that leaves with its Machine has no end of it.
     """
     flying = [(name, update.kind) for name, update in by_node(begun) if update.phase in IN_FLIGHT]
     waiting = [name for name, kind in flying if kind not in (*_ROLLED_OUT, CAPI_MACHINE.kind)]
-    if waiting:
-        yield f"an administrator ends the maintenance of {names(waiting)} in that time"
+    by_whom: dict[str, list[str]] = {}
+    for name in waiting:
+        by = talos_upgrades.of_node(name, cluster) or "an administrator"
+        by_whom.setdefault(by, []).append(name)
+    for by, nodes in by_whom.items():
+        yield f"{by} ends the maintenance of {names(nodes)} in that time"
 
 
 _ROLLED_OUT: Final = (

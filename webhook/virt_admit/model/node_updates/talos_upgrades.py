@@ -88,6 +88,21 @@ def _of(upgrade: Object, kind: Kind, cluster: Cluster, *, busy: bool) -> Iterato
         yield StandingOrder(upgrade, words, see, False)
 
 
+def of_node(name: str, cluster: Cluster) -> str:
+    """Return the upgrade of Talos that reboots a node now and uncordons it afterwards, as kind and
+    name; empty: none does (api/v1alpha1/talosupgrade_types.go#TalosUpgradeStatus).
+    """
+    for upgrade in cluster.known(TALOS_UPGRADE):
+        status = upgrade["status"]
+        nodes = [
+            status["currentNode"].text,
+            *(each.text for each in status["currentNodes"].items()),
+        ]
+        if name in nodes and _phase(upgrade) not in (*_BEFORE, *_OVER, _FAILED):
+            return update_orders.title(upgrade)
+    return ""
+
+
 def before_nodes(cluster: Cluster) -> str:
     """Return for which maintenance window an upgrade of Talos waits before its nodes; empty: for
     none, or one is under way.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from virt_admit.forecasts.drain import vm_downtime, vm_problems
+from virt_admit.forecasts.drain import launcher_pods, vm_downtime, vm_problems
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
@@ -303,6 +303,10 @@ def _undetermined(plan: Plan) -> str:
     doubts = dict.fromkeys(doubt for node in plan.nodes for doubt in node.doubts)
     if doubts and all(each.startswith("whether ") for each in doubts):
         return f"{next(iter(doubts)).partition(' (')[0]} cannot be determined"
+    guests = [each for each in doubts if each.startswith(launcher_pods.WHAT_BECOMES)]
+    if guests and len(guests) == len(doubts) and not plan.unread_nodes:
+        more = f" and {len(guests) - 1} more" if len(guests) > 1 else ""
+        return f"{guests[0].partition(': ')[0]}{more} is not known"
     return "not all data could be read"
 
 

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
+from virt_admit.forecasts.drain.changes.readiness import Readiness
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.pod_evictions import Need
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.drain.targets import closed_targets
@@ -52,11 +55,18 @@ def _has_lines(node: NodePlan) -> bool:
 
 def _ready(result: Plan) -> str:
     """Return which nodes can be drained now: the first question of an administrator."""
-    ready = sorted(node.name for node in result.nodes if node.drainable and not node.is_guarded)
-    if not ready:
-        return "No node can certainly be drained now."
-    more = f" and {len(ready) - _MOST_READY} more" if len(ready) > _MOST_READY else ""
-    return f"Nodes that can be drained now: {', '.join(ready[:_MOST_READY])}{more}"
+    free = [node for node in result.nodes if node.drainable and not node.is_guarded]
+    now = [node.name for node in free if node.readiness is Readiness.NOW]
+    later = [node.name for node in free if node.readiness is Readiness.LATER]
+    waits = f"; after a wait: {_most(later)}" if later else ""
+    if now:
+        return f"Nodes that can be drained now: {_most(now)}{waits}"
+    return f"No node can certainly be drained now{waits or '.'}"
+
+
+def _most(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - _MOST_READY} more" if len(nodes) > _MOST_READY else ""
+    return f"{', '.join(sorted(nodes)[:_MOST_READY])}{more}"
 
 
 _MOST_READY: Final = 20
@@ -271,6 +281,7 @@ def _whole(result: Plan) -> Iterator[str]:
     empty = [node.name for node in known if not (node.forecasts or node.visitors)]
     if empty:
         yield f"{count(len(empty), 'node')} without VMs: {names(sorted(empty))}"
+    yield from _pods_without_vms(result)
     yield from _notes_of(result)
     yield from closed_targets.lines(result.closed)
     if result.methods is not None:
@@ -300,6 +311,30 @@ def _whole(result: Plan) -> Iterator[str]:
 
 
 _MOST_NOTES: Final = 10
+
+
+def _pods_without_vms(result: Plan) -> Iterator[str]:
+    """Yield what the drains of nodes without lines of their own wait for, and for which pods they
+    need ``--force``: once for nodes with the same words.
+    """
+    waits: dict[str, list[tuple[str, str]]] = {}
+    forced: dict[str, list[tuple[str, Need]]] = {}
+    for node in (each for each in result.nodes if not _has_lines(each)):
+        for wait in node.pods.waits:
+            words = f"waits for: {wait.subject}: {wait.reason}"
+            waits.setdefault(without_node(words, node.name), []).append((node.name, words))
+        for need in (each for each in node.pods.needs if each.flag == pod_evictions.FORCE):
+            forced.setdefault(without_node(need.cost, node.name), []).append((node.name, need))
+    for same in list(waits.values())[:_MOST_NOTES]:
+        yield f"  {names(sorted(node for node, _ in same), 60)}: {min(same)[1]}"
+    if len(waits) > _MOST_NOTES:
+        yield f"  and {len(waits) - _MOST_NOTES} more waits (see -o json)"
+    for needs in list(forced.values())[:_MOST_NOTES]:
+        where = names(sorted(node for node, _ in needs), 60)
+        pods = names(sorted(pod for _, need in needs for pod in need.pods))
+        yield f"  {where}: kubectl drain needs {pod_evictions.FORCE} for {pods}. {needs[0][1].cost}"
+    if len(forced) > _MOST_NOTES:
+        yield f"  and pods of {len(forced) - _MOST_NOTES} more nodes (see -o json)"
 
 
 def _notes_of(result: Plan) -> Iterator[str]:

@@ -19,7 +19,7 @@ from virt_admit.forecasts.drain.budgets import (
     role_budgets,
     unhealthy_pods,
 )
-from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
+from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, ForeignWait, Wait
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -82,7 +82,7 @@ def _of_budget(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait 
         if answer.way is Way.GOES:
             return None
         if answer.way is Way.WAITS:
-            return Wait.at(budget, PDB, answer.reason)
+            return (ForeignWait if answer.passes else Wait).at(budget, PDB, answer.reason)
         return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster), cluster)
     choice = eviction_policy.choice(pod, budget, cluster)
     if never:
@@ -91,7 +91,7 @@ def _of_budget(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait 
         return None
     if starting := unhealthy_pods.starting(pod, budget, cluster):
         reason = f"it lets pod {pod.name} go once others are ready: {starting}"
-        return Wait.at(budget, PDB, reason)
+        return ForeignWait.at(budget, PDB, reason)
     reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
     remedy = f"Wait until its pods are healthy, or repair them{choice}."
     answer = OperatorAnswer(Way.NOW, reason, remedy, of_pods=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -88,6 +89,12 @@ class Wait(_Obstacle):
     """RFC 3339. None: not known."""
 
     @classmethod
-    def at(cls, obj: Object, kind: Kind, reason: str, until: str | None = None) -> Wait:
+    def at(cls, obj: Object, kind: Kind, reason: str, until: str | None = None) -> Self:
         """Return that a drain waits for an object, which is of a kind."""
         return cls(kind.kind, obj.namespace, obj.name, reason, until=until)
+
+
+class ForeignWait(Wait):
+    """Something that refuses an eviction until something else has passed, which no drain begins."""
+
+    __slots__ = ()

@@ -85,7 +85,7 @@ def guard(eviction: PodEviction) -> OperatorAnswer:
     if cordoned:
         return _bare(cordoned, eviction.cluster)
     if returned := static_pods.returned(bare, component, eviction.cluster):
-        return OperatorAnswer(Way.WAITS, f"{returned}, and {_LIMIT}")
+        return OperatorAnswer(Way.WAITS, f"{returned}, and {_LIMIT}", passes=True)
     where = names(bare) or "another control-plane node"
     reason = f"{component} has no guard on {where}, and {_LIMIT}"
     return OperatorAnswer(
@@ -101,7 +101,7 @@ def _down(component: str, guards: Sequence[Object], eviction: PodEviction) -> Op
     if gone.issuperset(down) and away == down:
         return _of_removed(guards, eviction)
     if motion := static_pods.motion(component, guards, eviction.cluster):
-        return OperatorAnswer(Way.WAITS, f"{motion}, and {_LIMIT}")
+        return OperatorAnswer(Way.WAITS, f"{motion}, and {_LIMIT}", passes=True)
     reason = f"{component} on {names(down)} is not ready, and {_LIMIT}"
     leaving = {on: machine for on, machine in _leaving(eviction.cluster).items() if on in down}
     if leaving:

@@ -59,7 +59,9 @@ class OperatorAnswer(NamedTuple):
     awaits: tuple[str, ...] = ()
     """For ``NOW``: the nodes whose return ends it."""
     passes: bool = False
-    """Whether these nodes are being rebooted and come back within minutes."""
+    """Whether these nodes are being rebooted and come back within minutes. For ``WAITS``: whether
+    the drain has no part in what is waited for.
+    """
     of_pods: bool = False
     """For ``NOW``: whether it lasts until pods of the budget are ready, so that these say why."""
 

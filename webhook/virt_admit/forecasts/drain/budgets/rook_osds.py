@@ -123,7 +123,7 @@ def _starting(
         f"Rook removes it once {_named(failed)} on {names(_hosts(failed))} is up and data is "
         f"clean: {the_first} was created only {age} ago"
     )
-    return OperatorAnswer(Way.WAITS, reason)
+    return OperatorAnswer(Way.WAITS, reason, passes=True)
 
 
 def _is_updating(eviction: PodEviction) -> bool:
@@ -190,7 +190,7 @@ def _outdated(where: str, down: Sequence[Object], eviction: PodEviction) -> Oper
     if not down:
         reason = f"{begin}, and removes it once Ceph's data is clean"
         if _is_young(eviction):
-            return OperatorAnswer(Way.WAITS, reason)
+            return OperatorAnswer(Way.WAITS, reason, passes=True)
         return OperatorAnswer(Way.NOW, reason, "Wait for that, and see in Ceph what prevents it.")
     osds = _placed(down, eviction.cluster)
     checks = sorted(
