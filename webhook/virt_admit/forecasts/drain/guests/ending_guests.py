@@ -22,7 +22,7 @@ from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
@@ -36,10 +36,11 @@ READS: Final[Reads] = union(
     vmis.OWNER_READS,
     harvester_maintenance.READS,
     {
+        VM: CONDITIONS,
         VMI: (
             *("metadata.ownerReferences", "spec.terminationGracePeriodSeconds"),
             *("spec.domain.features.acpi.enabled", "status.nodeName", "status.phase", *CONDITIONS),
-        )
+        ),
     },
 )
 _USUAL: Final = timedelta(minutes=5)
@@ -77,16 +78,19 @@ def of_stopped(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return that a VMI is being stopped, with what keeps its guest if that is known; None: it is
     not.
 
-    virt-controller deletes a VMI whose VM is Halted
-    (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy).
+    virt-controller deletes a VMI whose VM is Halted. While it cannot, the VM has the condition
+    Failure, and the guest runs on
+    (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy
+    #processFailureCondition).
     """
+    vm = vmis.known_vm(vmi, cluster)
     if not vmi.deleted:
-        halted = vmis.running(vmi) and is_by_owner(vmi, cluster)
+        fails = vm is not None and vm.is_true("Failure")
+        halted = not fails and vmis.running(vmi) and is_by_owner(vmi, cluster)
         return Problem("its VM is Halted, so KubeVirt stops it", "") if halted else None
     found, words = problem(vmi, cluster), "it is being stopped already"
     if found is not None:
         return found._replace(reason=f"{words}: {found.reason}")
-    vm = vmis.known_vm(vmi, cluster)
     strategy = vms.run_strategy(vms.vm_spec(vm)) if vm is not None else None
     remedy = ""
     if strategy in _KEEPING and harvester_maintenance.may_have_stopped(vmi, cluster):
