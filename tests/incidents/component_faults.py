@@ -143,10 +143,11 @@ def driver_behind_another_root() -> Incident:
 
 
 def loss_of_a_node_with_starts() -> Incident:
-    """A VM whose pod waits for its volume is known: no guest of it is lost with the node."""
+    """A VM whose pod waits for its volume is known, and its pod ends as little as others do."""
     items = plain() + drivers("w2") + not_attached("db", "w2")
     facts = (
-        r"loss of w2: no VM runs there",
+        r"loss of w2: not every VM runs again; 1 VM: 1 never restarts",
+        r"never restarts +vms/db: by hand",
         r"1 VM starts on w2 and no guest runs yet: vms/db\. The end of its pod there comes before",
         r"(?s)\A(?!.*more VMs or pods than are known)(?!.*has no node yet)",
     )

@@ -155,22 +155,24 @@ def test_what_its_owner_stops_is_no_cost_of_a_drain(strategy, requested, costs):
 
 
 @pytest.mark.parametrize(
-    ("strategy", "fails", "outcome"),
+    ("strategy", "failure", "outcome"),
     [
-        ("Halted", False, vm_outcomes.VmOutcome.STOPS),
-        ("Halted", True, vm_outcomes.VmOutcome.MIGRATES),  # KubeVirt says that it cannot stop it
-        ("Always", False, vm_outcomes.VmOutcome.MIGRATES),
-        ("Manual", False, vm_outcomes.VmOutcome.MIGRATES),
+        ("Halted", "", vm_outcomes.VmOutcome.STOPS),
+        ("Halted", "False", vm_outcomes.VmOutcome.STOPS),
+        ("Halted", "True", vm_outcomes.VmOutcome.MIGRATES),  # such as a webhook that denies it
+        ("Always", "", vm_outcomes.VmOutcome.MIGRATES),
+        ("Manual", "", vm_outcomes.VmOutcome.MIGRATES),
     ],
 )
 def test_a_guest_whose_vm_is_halted_is_stopped_by_kubevirt_and_not_migrated(
-    strategy, fails, outcome
+    strategy, failure, outcome
 ):
     subject = vm_motion.vmi()
     owner = vm_motion.vm()
     owner.data["spec"]["runStrategy"] = strategy
-    failure = {"type": "Failure", "status": "True" if fails else "False", "reason": "FailedDelete"}
-    owner.data["status"] = {"conditions": [failure]}
+    if failure:
+        failed = {"type": "Failure", "status": failure, "reason": "FailedDelete"}
+        owner.data["status"] = {"conditions": [failed]}
     whole = vm_motion.cluster(vm_motion.launcher())
     found = vm_outcomes.forecast(
         subject, Snapshot([*whole.list(NODE), subject, owner], ["*"], time=NOW)

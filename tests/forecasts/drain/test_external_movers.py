@@ -7,11 +7,12 @@ from tests.forecasts.drain.test_control_path import NODES, drained, guest, machi
 from tests.forecasts.drain.vm_motion import ago
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.drain_plan import plan
-from virt_admit.forecasts.drain.external import external_movers
+from virt_admit.forecasts.drain.external import acting_owners, external_movers
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.drain.workload_updates import EVICT, Reach
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, VMI
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.reports.drain import report
 
 LABELS = {
@@ -239,9 +240,16 @@ def test_an_owner_does_not_show_that_it_acts(objects):
     )
 
 
-def sibling(**changes):
+def sibling(message="Active", **changes):
     """Return a VM with an owner of the same kind, of which nothing has asked yet."""
-    return owned("Active", node=None, name="web", owner="upf-2", **changes)
+    return owned(message, **({"node": None, "name": "web", "owner": "upf-2"} | changes))
+
+
+def lasting(reason, message="Active", kind="Ready", status="False", age=10_800):
+    """Return what an owner says, three hours old."""
+    since = {"lastTransitionTime": ago(age)}
+    told = {"type": kind, "status": status, "reason": reason, "message": message} | since
+    return {"conditions": [told]}
 
 
 def of_sibling(*objects):
@@ -273,6 +281,44 @@ def test_the_controller_that_moves_one_vm_moves_another_of_the_same_kind_of_owne
 )
 def test_what_a_controller_does_for_others_says_nothing_of_this_one(objects):
     assert of_sibling(*objects).outcome is VmOutcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ({"status": lasting("EvacuationFailed")}, VmOutcome.UNKNOWN),
+        ({"status": lasting("Reported", kind="Stuck", status="True")}, VmOutcome.UNKNOWN),
+        ({"status": lasting("Draining", "VMI shop/web is to leave")}, VmOutcome.UNKNOWN),
+        ({"status": lasting("Draining", "a is drained")}, VmOutcome.UNKNOWN),
+        ({"status": lasting("Running"), "node": "a"}, VmOutcome.UNKNOWN),
+        ({"status": lasting("Running"), "node": None}, VmOutcome.RESTARTS),
+        ({"status": lasting("Reported", kind="Stuck")}, VmOutcome.RESTARTS),
+        ({"status": lasting("Draining", "VMI shop/web-2 is to leave b")}, VmOutcome.RESTARTS),
+        ({"status": lasting("Draining", "VMI shop/web is to leave", age=600)}, VmOutcome.RESTARTS),
+        ({"status": lasting("Draining", age=120), "node": "a"}, VmOutcome.RESTARTS),
+    ],
+)
+def test_what_the_own_owner_of_a_vm_says_counts_before_that_of_others(changes, outcome):
+    assert of_sibling(*owned(), *sibling(**changes)).outcome is outcome
+
+
+def test_the_owners_that_move_a_vm_are_compared_once_for_all_others():
+    class Counted(Object):
+        asked = 0
+
+        def __getitem__(self, key):
+            Counted.asked += key == "spec"
+            return super().__getitem__(key)
+
+    items = []
+    for number in range(20):
+        name = f"db-{number}"
+        vm, vmi, owner = owned(f"VMI shop/{name} is to leave a", name=name, owner=f"upf-{name}")
+        items += [vm, vmi, Counted(owner.data, "shop")]
+    own = sibling(spec={"drain": "Manual"})
+    cluster = Snapshot([*items, *own], complete=["*"], time=ago(0))
+    assert not any(acting_owners.of_sibling(own[1], cluster) for _ in range(5))
+    assert Counted.asked == 20
 
 
 def test_a_vm_that_nothing_moves_is_stopped_only_as_a_decision():

@@ -1,4 +1,6 @@
-"""A health check whose limit is used up by what still starts waits for that: it does not refuse."""
+"""A health check whose limit is used up by what still starts waits for that: it does not refuse.
+VMs whose pods wait on a lost node are judged as those that run there.
+"""
 
 import pytest
 
@@ -63,3 +65,48 @@ def test_a_node_that_joins_is_waited_for(born, since, outcome):
     row = only_vm(after_loss(third, nhc(minimum=2, unhealthyConditions=conditions)))
     assert row.outcome == outcome
     assert ("workers waits for n3 to start" in row.reason) is (outcome == "unknown")
+
+
+def waiting(strategy="Always", phase="Scheduling", **pod):
+    """Return a VM whose pod has waited on n1 for 50 minutes."""
+    vmi, owner, launcher = vm("web", "n1", "20Gi", strategy=strategy)
+    vmi["metadata"]["creationTimestamp"] = launcher["metadata"]["creationTimestamp"] = OLD
+    vmi["status"] = {"phase": phase, "conditions": [{"type": "Ready", "status": "False"}]}
+    launcher["status"] = {"phase": "Pending"} | pod
+    return vmi, owner, launcher
+
+
+def loss_of_waiting(*parts, room="64Gi"):
+    nodes = [node("n1"), node("n2", room), node("n3", "8Gi")]
+    objects = [*NAMESPACES, KUBEVIRT, *flat([*nodes, *parts])]
+    return lose(Snapshot(map(Object, objects), ["*"], time=NOW), "n1")
+
+
+BROKEN = {"name": "compute", "state": {"waiting": {"reason": "CreateContainerConfigError"}}}
+
+
+@pytest.mark.parametrize(
+    ("room", "parts", "outcome", "survives"),
+    [
+        ("64Gi", (waiting(),), "never restarts", False),
+        ("64Gi", (waiting(phase="Pending"),), "never restarts", False),
+        ("64Gi", (waiting(), nhc()), "restarts", True),
+        ("64Gi", (waiting(containerStatuses=[BROKEN]), nhc()), "unknown", None),
+        ("64Gi", (waiting("Manual"),), "stays off", True),
+        ("8Gi", (waiting(), nhc()), "waits for its node", False),
+    ],
+    ids=["no check", "pending", "check", "it fails anyway", "strategy", "no node"],
+)
+def test_a_vm_whose_pod_waits_on_a_lost_node_is_judged_as_one_that_runs(
+    room, parts, outcome, survives
+):
+    found = loss_of_waiting(*parts, room=room)
+    row = only_vm(found)
+    assert (row.vmi.name, row.node, row.outcome, found.survives) == ("web", "n1", outcome, survives)
+    assert found.unseen == ()
+
+
+def test_a_waiting_pod_that_ends_already_has_not_ended_either():
+    vmi, owner, launcher = waiting()
+    launcher["metadata"]["deletionTimestamp"] = NOW
+    assert only_vm(loss_of_waiting(vmi, owner, launcher)).outcome == "never restarts"

@@ -132,10 +132,10 @@ class Loss:
         )
 
     def vmis(self, node: str) -> tuple[Object, ...]:
-        """Return the known VMIs on a node."""
+        """Return the known VMIs on a node, with those whose pods only wait there."""
         found: list[Object] = []
         with contextlib.suppress(Unseen):  # after those that are known; the forecast says it
-            found.extend(starting_guests.on_node(self.cluster, node))
+            found.extend(starting_guests.lost_with(self.cluster, node))
         return tuple(found)
 
     @functools.cached_property

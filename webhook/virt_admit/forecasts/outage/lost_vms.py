@@ -328,7 +328,7 @@ def _row(
         if not loss.stopped and (check := vm_returns.replacement(vmi, loss.cluster)[0]):
             why = f"{why}; {check} replaces it with another VM"
         nowhere = bound or gone or pod.full_name in room.nowhere
-        held = nowhere or _start_doubt(vmi, pod, loss) or stuck_starts.fails(vmi, loss.cluster)
+        held = nowhere or _start_doubt(vmi, pod, loss)
         return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)
     if comes and bound:
         way = lost_storage.elsewhere(pod, loss)
@@ -402,7 +402,12 @@ _QUESTIONS: Final = ("whether ", "why ", "when ", "which ", "how ")
 
 
 def _start_doubt(vmi: Object, pod: Pod, loss: Loss) -> Problem | None:
-    """Return why a pod may not start where it is placed, which no filter knows; None: no doubt."""
+    """Return why a pod may not start where it is placed, which no filter knows; None: no doubt.
+
+    What keeps a VM from starting now, and is not a fault of the lost node, may do so elsewhere.
+    """
+    if stuck_starts.fails(vmi, loss.cluster) and (now := stuck_starts.problem(vmi, loss.cluster)):
+        return now._replace(reason=f"it does not start now either: {now.reason}")
     try:
         refused = pod_security.doubt(vmi, loss.cluster)
     except Unseen as unseen:

@@ -30,6 +30,8 @@ READS: Final[Reads] = union(
 
 _NOW: Final = timedelta(minutes=15)
 """A controller that says something so recently is alive."""
+_LONG: Final = timedelta(hours=1)
+"""A move takes less in general, and may be stuck later."""
 _LONGEST: Final = 160
 _FAILS: Final = re.compile(
     r"(?i)fail|error|cannot|can't|could not|unable|refus|denied|forbidden|not allowed|block|stuck|"
@@ -50,13 +52,11 @@ class OwnerAct(NamedTuple):
     """``EvacuationRequested: VMI vnf/upf-1 is asked to leave a (for 2 min)``."""
 
 
-def of_vm(
-    vmi: Object, cluster: Cluster, *, within: timedelta = timedelta(hours=1)
-) -> OwnerAct | None:
+def of_vm(vmi: Object, cluster: Cluster, *, within: timedelta = _LONG) -> OwnerAct | None:
     """Return what the owner says of the move for which KubeVirt asks; None: it says nothing, or not
     for sure that its controller acts.
 
-    ``within``: how old what it says may be. A move takes less in general, and may be stuck later.
+    ``within``: how old what it says may be.
     """
     node = vmi.at("status", "evacuationNodeName").text
     owner = _owner(vmi, cluster) if node else None
@@ -76,42 +76,59 @@ def of_vm(
 
 def of_sibling(vmi: Object, cluster: Cluster) -> OwnerAct | None:
     """Return what the owner of another VM says of its move, which the controller of both makes now;
-    None: there is none.
+    None: there is none, or the VM's own owner says or shows that its move does not go on.
 
     Both are of the same kind in the same namespace, with the same spec besides their names: what it
     does for one it does for the other.
     """
     owner = _owner(vmi, cluster)
-    if owner is None or owner.deleted or _is_left_alone(owner):
+    if owner is None or owner.deleted or _is_left_alone(owner) or _lags(owner, vmi, cluster):
         return None
-    for act, other in (
-        entry(cluster, _acting, (owner.api_version, owner.kind, owner.namespace)) or ()
-    ):
-        if other.name != owner.name and _spec(other) == _spec(owner):
-            return act
-    return None
+    acting = entry(cluster, _acting, _group(owner)) or ()
+    return next((act for act, name in acting if name != owner.name), None)
 
 
-def _acting(cluster: Cluster) -> Mapping[tuple[str, str, str], Sequence[tuple[OwnerAct, Object]]]:
-    """Return the owners that move a VM now, by kind and namespace."""
-    found: dict[tuple[str, str, str], list[tuple[OwnerAct, Object]]] = {}
+_Group = tuple[str, str, str, str]
+"""API version, kind and namespace of an owner, and its spec without its own name."""
+
+
+def _group(owner: Object) -> _Group:
+    spec = re.sub(rf"\b{re.escape(owner.name)}\b", "", repr(owner["spec"].value))
+    return owner.api_version, owner.kind, owner.namespace, spec
+
+
+def _acting(cluster: Cluster) -> Mapping[_Group, Sequence[tuple[OwnerAct, str]]]:
+    """Return the owners that move a VM now, with their names."""
+    found: dict[_Group, list[tuple[OwnerAct, str]]] = {}
     for vmi in sorted(cluster.known(VMI), key=lambda each: each.full_name):
         act = of_vm(vmi, cluster, within=_NOW)
         if act is not None and (owner := _owner(vmi, cluster)) is not None:
-            place = owner.api_version, owner.kind, owner.namespace
-            found.setdefault(place, []).append((act, owner))
+            found.setdefault(_group(owner), []).append((act, owner.name))
     return found
+
+
+def _lags(owner: Object, vmi: Object, cluster: Cluster) -> bool:
+    """Return whether an owner reports a failure or a move of long ago, or has said nothing recently
+    although its VM is asked to leave: then its VM may stay, whatever becomes of others.
+    """
+    node, answered = vmi.at("status", "nodeName").text or "", False
+    for said in owner.at("status", "conditions").items():
+        words = said["message"].words
+        holds = said["type"].text if said["status"].text == "True" else ""
+        if _FAILS.search(f"{holds or ''} {said['reason'].text or ''} {words}"):
+            return True
+        age = clock.since(said["lastTransitionTime"].text, cluster)
+        about = _names(words, vmi.name) or (node and _names(words, node))
+        if about and (age is None or age > _LONG):
+            return True
+        answered |= age is not None and age <= _NOW
+    return bool(vmi.at("status", "evacuationNodeName").text) and not answered
 
 
 def _is_left_alone(owner: Object) -> bool:
     paused = owner.at("spec", "paused").value or owner.at("spec", "suspend").value
     marks = (*owner.annotations, *owner.labels)
     return bool(paused) or any(re.search("paus|suspend|unmanaged|skip", each) for each in marks)
-
-
-def _spec(owner: Object) -> str:
-    """Return the spec of an owner without its own name."""
-    return re.sub(rf"\b{re.escape(owner.name)}\b", "", repr(owner["spec"].value))
 
 
 def _names(words: str, name: str) -> bool:

@@ -78,19 +78,19 @@ def of_stopped(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return that a VMI is being stopped, with what keeps its guest if that is known; None: it is
     not.
 
-    virt-controller deletes a VMI whose VM is Halted, and says in the VM if it cannot
-    (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy #stopVMI): then the guest
-    runs on, and a drain meets it as any other.
+    virt-controller deletes a VMI whose VM is Halted. While it cannot, the VM has the condition
+    Failure, and the guest runs on
+    (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy
+    #processFailureCondition).
     """
+    vm = vmis.known_vm(vmi, cluster)
     if not vmi.deleted:
-        vm = vmis.known_vm(vmi, cluster)
         fails = vm is not None and vm.is_true("Failure")
-        halted = vmis.running(vmi) and is_by_owner(vmi, cluster) and not fails
+        halted = not fails and vmis.running(vmi) and is_by_owner(vmi, cluster)
         return Problem("its VM is Halted, so KubeVirt stops it", "") if halted else None
     found, words = problem(vmi, cluster), "it is being stopped already"
     if found is not None:
         return found._replace(reason=f"{words}: {found.reason}")
-    vm = vmis.known_vm(vmi, cluster)
     strategy = vms.run_strategy(vms.vm_spec(vm)) if vm is not None else None
     remedy = ""
     if strategy in _KEEPING and harvester_maintenance.may_have_stopped(vmi, cluster):

@@ -16,7 +16,7 @@ from virt_admit.forecasts.drain import launcher_pods
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, gather
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import expand, migratability, vmis
@@ -47,6 +47,29 @@ def on_node(cluster: Cluster, node: str) -> Iterator[Object]:
         raise Unseen(unread)
 
 
+def lost_with(cluster: Cluster, node: str) -> Iterator[Object]:
+    """Yield the VMIs that ``on_node`` yields, and those whose pod waits on the node for whatever
+    reason: after the loss of the node that pod has to end before another one starts, too.
+
+    Raises:
+        Unseen: after the known ones, if more may exist.
+    """
+    found, unread = gather(on_node(cluster, node))
+    known = {(vmi.namespace, vmi.name) for vmi in found}
+    yield from found
+    for pod in entry(cluster, evicted_pods.by_node, node) or ():
+        vmi = launcher_pods.waiting_guest(pod, cluster)
+        if vmi is not None and (vmi.namespace, vmi.name) not in known:
+            known.add((vmi.namespace, vmi.name))
+            yield _placed(vmi, node)
+    if unread:
+        raise Unseen(unread)
+
+
+def _placed(vmi: Object, node: str) -> Object:
+    return Object({**vmi.data, "status": {**vmi["status"].map, "nodeName": node}}, vmi.namespace)
+
+
 def of_pod(pod: Object, cluster: Cluster) -> Object | None:
     """Return the VMI that has just begun to start in a pod, on the node of that; None: none, or a
     drain does not wait for it.
@@ -57,7 +80,7 @@ def of_pod(pod: Object, cluster: Cluster) -> Object | None:
     vmi = launcher_pods.starting_guest(pod, cluster)
     if vmi is None or vmi.at("status", "phase").text not in ("Pending", "Scheduling"):
         return None
-    placed = Object({**vmi.data, "status": {**vmi["status"].map, "nodeName": node}}, vmi.namespace)
+    placed = _placed(vmi, node)
     return placed if as_it_will_run(placed, cluster) is not None else None
 
 
