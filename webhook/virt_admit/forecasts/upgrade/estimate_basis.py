@@ -79,9 +79,8 @@ def _copies(start: Start, cluster: Cluster) -> Iterator[str]:
     """Yield the copies of disks whose limit the longest run takes as their end: it is many hours
     for large disks, however soon they are copied.
     """
-    current = clock.now(cluster)
-    limits = [
-        f"{row.vmi.full_name} until {vm_states_times.moment(row.state.until, current)}"
+    copied = [
+        (row.vmi.full_name, row.state.until)
         for node in start.plan.nodes
         for row in node.forecasts
         if start.continued
@@ -90,7 +89,11 @@ def _copies(start: Start, cluster: Cluster) -> Iterator[str]:
         and row.state.until is not None
         and row.outcome not in SHUT_DOWN
     ]
-    if limits:
+    if copied:
+        current = clock.now(cluster)  # who asks for it is asked again all the time
+        limits = (
+            f"{name} until {vm_states_times.moment(until, current)}" for name, until in copied
+        )
         yield f"the longest run takes the limits of copies of disks: {names(sorted(limits))}"
 
 
