@@ -121,8 +121,11 @@ def test_a_copy_is_received_in_the_namespace_of_its_source(version, field, patch
     )
     assert found.remedy.startswith(
         f"raise {field}.limits.memory of HyperConverged hco, which writes the CDI object, above "
-        "750Mi, such as 1500Mi; then let CDI make this pod again with it (kubectl delete pod "
-        "cdi-upload-tmp-pvc-u1 -n images): "
+        "750Mi, such as 1500Mi: kubectl patch hyperconverged hco"
+    )
+    assert found.remedy.endswith(
+        "; then let CDI make this pod again with it (kubectl delete pod cdi-upload-tmp-pvc-u1 -n "
+        "images)"
     )
     assert (
         f"""kubectl patch hyperconverged hco -n cnv --type=merge -p '{{"spec":{patch}"""
@@ -156,8 +159,9 @@ def test_an_import_without_hyperconverged():
     assert found.remedy.startswith(
         "raise spec.config.podResourceRequirements.limits.memory of CDI cdi, above 600M, such as"
     )
-    assert found.remedy.endswith(
-        """-p '{"spec":{"config":{"podResourceRequirements":{"limits":{"memory":"2G"}}}}}'"""
+    assert (
+        """-p '{"spec":{"config":{"podResourceRequirements":{"limits":{"memory":"2G"}}}}}'; then """
+        in found.remedy
     )
 
 

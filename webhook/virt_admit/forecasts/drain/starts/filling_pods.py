@@ -253,7 +253,7 @@ def _raise_limit(limit: str, then: str, cluster: Cluster) -> str:
     example = f", such as {more}" if more else ""
     words = (
         f"raise {'.'.join(path)}.limits.memory of {title} {owner.name}{also}, above "
-        f"{limit}{example}; then {then}"
+        f"{limit}{example}"
     )
     data = nested((*path, "limits", "memory"), more)
     return typed(
@@ -261,6 +261,7 @@ def _raise_limit(limit: str, then: str, cluster: Cluster) -> str:
         merge_patch(kind, owner.name, owner.namespace, data)
         if more
         else about("edit", owner, kind),
+        f"then {then}",
     )
 
 
