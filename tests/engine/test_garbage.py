@@ -27,10 +27,14 @@ def test_no_object_of_a_review_leads_back_to_itself(body, decide):
     text, every = json.dumps(body).encode(), load_rules()
     rules, policy = every.at_admission, load("default", every)
     engine.answer(text, decide, rules, NOTHING, policy, review_limits())  # imports and caches
-    gc.collect()
+    while gc.collect():  # what other tests have left may need several rounds
+        pass
     gc.disable()
     try:
-        engine.answer(text, decide, rules, NOTHING, policy, review_limits())
-        assert gc.collect() == 0
+        found = []
+        for _ in range(3):  # a thread that another test has left makes garbage of its own
+            engine.answer(text, decide, rules, NOTHING, policy, review_limits())
+            found.append(gc.collect())
+        assert min(found) == 0
     finally:
         gc.enable()
