@@ -23,7 +23,7 @@ from virt_admit.forecasts.repair.repair_plan import DiskCopy, Goal
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_CLASS, STORAGE_PROFILE
 from virt_admit.model.kubernetes.quantities import parse_quantity
-from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL, DEFAULT_FOR_VMS
+from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL, DEFAULT_FOR_VMS, OVERHEAD
 
 _NAMES: Final = ("ceph", "nfs", "zfs")
 _SIZES: Final = (
@@ -76,9 +76,9 @@ def random_cluster(seed: int) -> tuple[Cluster, Mapping[str, Any]]:
         spec={"config": {"filesystemOverhead": spec}},
         status={"observedVersion": "v1.65.0"},
     )
-    usual = spec.get("global", disk_sizes.OVERHEAD)
+    usual = spec.get("global", OVERHEAD)
     # config-controller.go#validOverhead
-    usual = disk_sizes.OVERHEAD if usual.endswith("%") else usual
+    usual = OVERHEAD if usual.endswith("%") else usual
     shares = dict.fromkeys(_NAMES, usual) | spec.get("storageClass", {})
     found = cluster(vm(spec=disk(), reason="DisksNotLiveMigratable"), old, objects, cdi)
     return found, {"global": usual, "storageClass": shares}

@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.kinds import CDI, STORAGE_PROFILE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.quantities import parse_quantity
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import storage
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.lookups import find
 
@@ -28,8 +29,6 @@ READS: Final[Reads] = {
 
 MIB: Final = 2**20
 GIB: Final = 2**30
-OVERHEAD: Final = "0.06"
-"""What CDI adds for the file system to the ``storage`` of a DataVolume, by default."""
 _SHARE: Final = re.compile(r"0(\.\d{1,3})?|1")
 _OF_THE_DISK: Final = Version(1, 63)
 """The first release of CDI whose overhead is a share of the disk; before, of the claim."""
@@ -81,12 +80,12 @@ def _release(cdi: Object | None) -> Version | None:
 def _overhead(storage_class: str, cdi: Object | None) -> float:
     """Return the share that CDI adds for a class; what it does not accept counts as its default."""
     if cdi is None:
-        return float(OVERHEAD)
+        return float(storage.OVERHEAD)
     found = cdi.at("spec", "config", "filesystemOverhead")
     for share in (found["storageClass"].map.get(storage_class), found["global"].value):
         if isinstance(share, str) and _SHARE.fullmatch(share):
             return float(share)
-    return float(OVERHEAD)
+    return float(storage.OVERHEAD)
 
 
 def _whole(bytes_: int) -> int:

@@ -17,6 +17,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubevirt.instances import storage
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
@@ -54,9 +55,11 @@ def is_of_size(texts: Collection[str]) -> bool:
 
 def problem(vmi: Object, texts: Collection[str], cluster: Cluster) -> Problem | None:
     """Return that no node can take the copy of a disk; None: its migrations failed for another
-    reason, or the claims have been expanded since.
+    reason.
+
+    ``texts``: failures that are not past.
     """
-    if not is_of_size(texts) or is_past(vmi, cluster):
+    if not is_of_size(texts):
         return None
     small = list(_too_small(vmi, cluster))
     which = f": {names((each.words for each in small), 300)}" if small else ""
@@ -110,14 +113,12 @@ def _claim(vmi: Object, volume: Field, cluster: Cluster) -> _Target:
 def _usable(claim: _Target) -> float:
     """Return the bytes of a claim that a disk may take: a file system needs some for itself."""
     text = claim.noted["filesystemOverhead"].text or ""
-    share = float(text) if _SHARE.fullmatch(text) else _OVERHEAD
+    share = float(text if _SHARE.fullmatch(text) else storage.OVERHEAD)
     is_block = claim.noted["volumeMode"].text == "Block"
     return _bytes(claim.now) * (1 - (0 if is_block else share))
 
 
 _SHARE: Final = re.compile(r"0(?:\.[0-9]{1,6})?")
-_OVERHEAD: Final = 0.055
-"""CDI's default (kubevirt/containerized-data-importer:pkg/common/common.go)."""
 
 
 def _bytes(claim: Field) -> int:

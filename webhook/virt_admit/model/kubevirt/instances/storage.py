@@ -28,6 +28,10 @@ from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import Problem, ProblemCause
 
+OVERHEAD: Final = "0.06"
+"""The share of a claim that CDI leaves to its file system, by default
+(kubevirt/containerized-data-importer:pkg/common/common.go#DefaultGlobalOverhead).
+"""
 SHARED: Final = "ReadWriteMany"
 """The only access mode that lets two nodes write at once, as a migration requires."""
 
