@@ -99,9 +99,9 @@ def _without_room(vm: str, *runs: Outcome) -> int | None:
 
 def _with_wait(down: Downtime | None, waits: int | None) -> Downtime | None:
     """Return a downtime with the longest wait for room."""
-    if down is None or down.high is None or not waits:
-        return down if waits is not None or down is None else replace(down, high=None)
-    return replace(down, high=down.high + waits)
+    if down is None or down.high is None:
+        return down
+    return replace(down, high=None if waits is None else down.high + waits)
 
 
 def _risk(row: Forecast, moves: int, cluster: Cluster) -> VmRisk | None:

@@ -12,7 +12,7 @@ from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import CSR
 from virt_admit.model.lookups import grouped
-from virt_admit.model.messages import capital, sentence
+from virt_admit.model.messages import sentence
 
 READS: Final = certificate_requests.READS
 
@@ -37,9 +37,9 @@ def reported(cluster: Cluster) -> Iterator[ReportedProblem]:
         yield ReportedProblem(CSR.kind, "", name, text, None, also=tuple(more))
     if joining := certificate_requests.joining(cluster):
         first, *more = joining.hosts.values()
-        told = f"{joining.reason}. {sentence(capital(typed(joining.advice, joining.command)))}"
+        told = f"{joining.reason}. {sentence(typed(joining.advice, joining.command))}"
         yield ReportedProblem(CSR.kind, "", first, told, None, also=tuple(more))
     for each in certificate_requests.strangers(cluster):
         first, *more = each.requests
-        told = f"{each.reason}. {sentence(capital(each.remedy))}"
+        told = f"{each.reason}. {sentence(each.remedy)}"
         yield ReportedProblem(CSR.kind, "", first, told, None, also=tuple(more))

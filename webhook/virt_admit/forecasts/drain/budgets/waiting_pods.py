@@ -33,6 +33,7 @@ from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, Phase
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import pods as scheduled_pods
 from virt_admit.model.scheduler.controller_taints import MEDIK8S
+from virt_admit.model.scheduler.pod_terms import REQUIRED
 from virt_admit.model.scheduler.pods import Pod
 
 T = TypeVar("T")
@@ -154,9 +155,7 @@ def _demands(pod: Object) -> str:
     """Return what the required node affinity of a pod demands, by the keys of its terms; empty:
     it has none.
     """
-    terms = pod.at(
-        "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    terms = pod.at("spec", "affinity", "nodeAffinity", REQUIRED)
     demands = [
         each
         for term in terms["nodeSelectorTerms"].items()

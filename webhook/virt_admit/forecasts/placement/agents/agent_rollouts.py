@@ -30,6 +30,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import cut_middle
+from virt_admit.model.scheduler.pod_terms import REQUIRED
 
 _TEMPLATE: Final = "deprecated.daemonset.template.generation"
 _GENERATION: Final = "pod-template-generation"
@@ -181,14 +182,11 @@ def host_of(pod: Object) -> str:
     """Return the node of a pod, or the one that its DaemonSet has made it for; empty: not known."""
     if node := pod.at("spec", "nodeName").text:
         return node
-    terms = pod.at("spec", "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms").items()
+    terms = pod.at("spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms").items()
     fields = (field for term in terms for field in term["matchFields"].items())
     return next(
         (text for each in fields for one in each["values"].items() if (text := one.text)), ""
     )
-
-
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _daemon(key: Key, cluster: Cluster) -> Object | None:

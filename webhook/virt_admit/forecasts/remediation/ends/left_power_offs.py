@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes.kinds import BARE_METAL_HOST, MACHINE, MHC, NOD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, ended
+from virt_admit.model.messages import sentence
 from virt_admit.model.remediation import bare_metal, health_checks
 
 POWER_OFF: Final = "reboot.metal3.io/capbm-requested-power-off"
@@ -63,7 +63,7 @@ class LeftPowerOff(NamedTuple):
     @property
     def note(self) -> str:
         """What is said of it beside a drain of its node."""
-        return ended(f"{ended(capital(self.reason))} {capital(self.remedy)}")
+        return f"{sentence(self.reason)} {sentence(self.remedy)}"
 
 
 def of_node(node: str, cluster: Cluster) -> LeftPowerOff | None:

@@ -33,7 +33,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find, grouped
-from virt_admit.model.messages import capital, ended
+from virt_admit.model.messages import sentence
 from virt_admit.model.remediation import check_scope, machine_drain
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
@@ -68,7 +68,7 @@ class StaleVerdict(NamedTuple):
     @property
     def note(self) -> str:
         """What is said of it beside a drain of its node."""
-        return ended(f"{ended(capital(self.reason))} {capital(self.remedy)}")
+        return f"{sentence(self.reason)} {sentence(self.remedy)}"
 
 
 def of_machine(machine: Object, cluster: Cluster) -> StaleVerdict | None:

@@ -89,15 +89,11 @@ def start_seconds(cluster: Cluster) -> int | None:
     """Return how long the slowest of the last new Machines took until its Node was Ready; None: no
     Machines show it.
     """
-    found = [
-        _seconds(_starts(_newest_set(each, cluster), cluster))
-        for each in cluster.known(MACHINE_DEPLOYMENT)
-        if _of_deployment(each, cluster)
-    ]
-    found += [
-        (one,) for each in cluster.known(MACHINE_DEPLOYMENT) if (one := _of_newest(each, cluster))
-    ]
-    return round(max(max(times) for times in found)) if found else None
+    known = cluster.known(MACHINE_DEPLOYMENT)
+    told = (_newest_set(each, cluster) for each in known if _of_deployment(each, cluster))
+    found = [max(_seconds(_starts(machines, cluster))) for machines in told]
+    found += [one for each in known if (one := _of_newest(each, cluster))]
+    return round(max(found)) if found else None
 
 
 def _starts(machines: Iterable[Object], cluster: Cluster) -> list[tuple[datetime, datetime]]:

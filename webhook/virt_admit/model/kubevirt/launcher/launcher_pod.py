@@ -24,7 +24,7 @@ from virt_admit.model.kubevirt.settings.configuration import known_or_none
 from virt_admit.model.kubevirt.settings.versions import Gate, Version, gate_is_known_on, has_release
 from virt_admit.model.lookups import find
 from virt_admit.model.scheduler.node_selectors import NodeSelector, Term, parse_node_selector
-from virt_admit.model.scheduler.pod_terms import pod_terms
+from virt_admit.model.scheduler.pod_terms import REQUIRED, pod_terms
 from virt_admit.model.scheduler.pods import Pod, spread_constraints
 from virt_admit.model.scheduler.resources import Resources
 
@@ -152,9 +152,7 @@ def node_demand(vmi: ExpandedVmi, cluster: Cluster, *, moment: bool) -> Pod:
     read demands nothing.
     """
     selector = _node_selector(vmi, cluster, moment=moment)
-    required = vmi.spec.at(
-        "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    required = vmi.spec.at("affinity", "nodeAffinity", REQUIRED)
     forbidden = dict(_forbidden(vmi, cluster, moment=moment))
     return Pod(
         namespace=vms.namespace_of(vmi.obj),

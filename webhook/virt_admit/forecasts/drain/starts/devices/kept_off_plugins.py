@@ -25,6 +25,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates.operators import paused_operands
 from virt_admit.model.node_updates.operators.paused_operands import PausedOperand
+from virt_admit.model.scheduler.pod_terms import REQUIRED
 
 READS: Final[Reads] = union(unreported_devices.READS, driver_daemons.READS, paused_operands.READS)
 _ALIKE: Final = (
@@ -42,7 +43,6 @@ _FOUND: Final = re.compile(
 one has no such device, or its software is switched off for the node
 (NVIDIA/gpu-operator:controllers/state_manager.go#updateGPUStateLabels)."""
 _NO: Final = "false"
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class KeptOffPlugin(NamedTuple):
@@ -125,7 +125,7 @@ def _is_meant(daemon: Object, node: Object) -> bool:
     """Return whether the labels of a node say that it is to have no pod of a DaemonSet."""
     own = daemon.at("spec", "template", "spec")
     selects = own["nodeSelector"].texts
-    terms = own.at("affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms").items()
+    terms = own.at("affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms").items()
     expressions = (each for term in terms for each in term["matchExpressions"].items())
     demanded = (*selects, *(each["key"].text or "" for each in expressions))
     return any(node.labels.get(key) == _NO and value != _NO for key, value in selects.items()) or (

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
@@ -77,9 +78,8 @@ def of_pod(pod: Object, served: Iterable[str], cluster: Cluster) -> UnlikeRoot |
     """
     name = pod.at("spec", "nodeName").text or ""
     key, own = _of_node(name, cluster)
-    paths = (each.at("hostPath", "path").text or "" for each in pod.at("spec", "volumes").items())
-    ways = {path.rstrip("/") for path in paths}
-    roots = {path.removesuffix(_REGISTRY) for path in ways if path.endswith(_REGISTRY)}
+    ways = (path for path in node_pods.host_paths(pod["spec"]) if path.endswith(_REGISTRY))
+    roots = {path.removesuffix(_REGISTRY) for path in ways}
     if not own or len(roots) != 1 or own in roots:
         return None
     (expected,) = roots

@@ -20,7 +20,7 @@ from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, KUBEVIRT, POD, RE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
-from virt_admit.model.messages import capital, ended, names
+from virt_admit.model.messages import names, sentence
 
 READS: Final[Reads] = union(
     clock.READS,
@@ -53,7 +53,7 @@ class KilledComponent(NamedTuple):
     @property
     def note(self) -> str:
         """What is said of it beside a drain of one of its nodes."""
-        return ended(f"{ended(capital(self.why))} {capital(self.remedy)}")
+        return f"{sentence(self.why)} {sentence(self.remedy)}"
 
 
 class _Kill(NamedTuple):
