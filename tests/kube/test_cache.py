@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import tracemalloc
 
@@ -318,7 +319,7 @@ def stored(claims):
     """A store of these claims, and the bytes that it takes.
 
     Only what the store and this file allocate counts: threads of other tests may be at work
-    meanwhile.
+    meanwhile. Nor does garbage count, which Python looks for seldom (tests/conftest.py).
     """
     ours = [
         tracemalloc.Filter(True, file) for file in (__file__, cache.__file__, json_codec.__file__)
@@ -326,6 +327,7 @@ def stored(claims):
     tracemalloc.start()
     try:
         kind_store = store(PVC, *claims)
+        gc.collect()
         taken = sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces(ours).traces)
     finally:
         tracemalloc.stop()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.builders import manifest, warning
@@ -129,12 +127,12 @@ def test_of_a_cluster_what_lasts_the_newest_first():
     assert reported.of_cluster(cluster, [f"b: {WHY}", "a: tracking is not enabled"]) == ()
 
 
-def test_of_some_groups_alone():
+def test_of_some_objects_alone():
     cluster = Snapshot(
         [manifest("example.com/v1", "Chart", "b", "shop", status=condition(NEW))], ["*"], time=NOW
     )
-    assert reported.of_cluster(cluster, (), re.compile(r"example\.com$"))
-    assert not reported.of_cluster(cluster, (), re.compile(r"example\.org$"))
+    assert reported.of_cluster(cluster, (), lambda obj: obj.group == "example.com")
+    assert not reported.of_cluster(cluster, (), lambda obj: obj.group == "example.org")
 
 
 def test_around_a_node_is_what_names_it():

@@ -37,6 +37,7 @@ from virt_admit.forecasts.drain.workload_updates import Update, running, update
 from virt_admit.forecasts.placement import preemption_effects
 from virt_admit.forecasts.remediation import coverage, outside_checks
 from virt_admit.model import node_bridges
+from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.in_order import InOrder, first_alone
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each, entry, keep, unlisted
 from virt_admit.model.kubernetes.kinds import (
@@ -212,6 +213,8 @@ class Plan:
     """How many VMs an upgrade stops for good, where it was rehearsed."""
     closed: tuple[ClosedTarget, ...] = ()
     """The nodes to which no VM of another one can go now, where all of them are known."""
+    reported: tuple[ReportedProblem, ...] = ()
+    """What the platform reports as wrong besides."""
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
         """Return the forecasts with this outcome on all nodes."""

@@ -59,8 +59,6 @@ REPORTING: Final[Reads] = union(
     refused_writes.READS,
 )
 """What ``of_cluster`` reads of the kinds that are read in any case."""
-ANY_GROUP: Final = re.compile("")
-"""Objects of every API group."""
 _WORD: Final = re.compile(r"[\w.-]{4,}\w")
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 _ENOUGH: Final = 0.8
@@ -86,6 +84,11 @@ Read = Callable[[Sequence[Object]], None]
 
 def no_events(_: Sequence[Object]) -> None:
     """Read no events."""
+
+
+def any_object(_: Object) -> bool:
+    """Ask every object."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ def around_named(cluster: WholeCluster, said: Collection[str]) -> tuple[Reported
 
 
 def of_cluster(
-    cluster: WholeCluster, said: Collection[str], groups: re.Pattern[str] = ANY_GROUP
+    cluster: WholeCluster, said: Collection[str], counts: Callable[[Object], bool] = any_object
 ) -> tuple[ReportedProblem, ...]:
     """Return what objects have reported as wrong for long, the newest first.
 
@@ -158,7 +161,7 @@ def of_cluster(
         cluster: the cluster.
         said: the texts that stand beside it. Objects that they name with their kinds are left out,
             as rules judge them. So is what one of them says of an object with its name.
-        groups: the API groups of the objects.
+        counts: whether an object of the cluster is asked.
     """
     texts: dict[str, list[_Text]] = {}  # by the names in them
     for text in map(_Text, said):
@@ -167,7 +170,7 @@ def of_cluster(
     found = [
         first
         for obj in cluster
-        if kinds.of(obj) not in _JUDGED and groups.search(obj.group)
+        if kinds.of(obj) not in _JUDGED and counts(obj)
         if (first := _lasting(obj, _about(obj, texts), said, cluster)) is not None
         and not _tells_a_start(first, cluster)
     ]

@@ -259,6 +259,7 @@ def _notes(plan: Plan) -> Iterator[tuple[str, tuple[str, ...]]]:
     waits = [(f"{wait.subject}: {wait.reason}", name) for name, wait in every]
     yield "What the drain waits for", _by_text(waits)
     yield "Notes", _by_cause(plan)
+    yield "What the platform reports besides", tuple(map(str, plan.reported))
     yield closed_targets.TITLE, tuple(closed_targets.lines(plan.closed))
     if plan.methods is not None:
         missed = _by_text(
@@ -306,6 +307,7 @@ def split(plan: Plan, owners: Owners) -> dict[str, Plan]:
                 _own(node, own[node.name], owner, owners) for node in plan.nodes if node.name in own
             ),
             updates=tuple(update for update in plan.updates if owners.of(update.vmi) == owner),
+            reported=(),
         )
         for owner, own in vms.items()
     }

@@ -19,6 +19,7 @@ from virt_admit.forecasts.drain.targets.closed_targets import ClosedTarget
 from virt_admit.forecasts.drain.vm_downtime import Downtime
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
+from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
@@ -168,12 +169,14 @@ class DrainReport:
     """Nodes to which no VM of another one can go now, for a reason of the node itself.
     Empty for named nodes.
     """
+    reported: tuple[ReportedProblem, ...]
+    """What the platform reports as wrong besides."""
 
 
 def report(plan: Plan) -> DrainReport:
     """Return the report of a plan."""
     nodes, updates = tuple(map(node_report, plan.nodes)), _updates(plan)
-    rest = plan.unseen, plan.uncovered, plan.closed
+    rest = plan.unseen, plan.uncovered, plan.closed, plan.reported
     return DrainReport(1, plan.drainable, nodes, updates, *rest)
 
 

@@ -14,6 +14,7 @@ from virt_admit.model.evidence import reported
 from virt_admit.model.evidence.reported import Read, ReportedProblem, WholeCluster, no_events
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.lookups import find
+from virt_admit.reports import platform_objects
 
 _MOST_NODES: Final = 5
 """For each node all objects of the cluster are gone through."""
@@ -21,14 +22,17 @@ _HELD: Final = (VmOutcome.BLOCKS, VmOutcome.UNKNOWN)
 
 
 def with_reported(plan: Plan, cluster: WholeCluster, read: Read = no_events) -> Plan:
-    """Return a plan of named nodes with what the objects around its held VMs and its blockers
-    report.
+    """Return a plan with what the platform reports besides; of a few named nodes, also with what
+    the objects around its held VMs and its blockers report.
 
     ``read`` adds events about some objects to the cluster, as in ``reported.around``.
     """
-    if plan.whole or len(plan.nodes) > _MOST_NODES:
-        return plan
-    return replace(plan, nodes=tuple(of_node(node, cluster, read) for node in plan.nodes))
+    nodes = plan.nodes
+    if not plan.whole and len(nodes) <= _MOST_NODES:
+        nodes = tuple(of_node(node, cluster, read) for node in nodes)
+    said = {text for node in nodes for text in _said(node)} | {*plan.held, *plan.unsure}
+    platform = platform_objects.reporting(cluster, said)
+    return replace(plan, nodes=nodes, reported=platform[: reported.MOST])
 
 
 def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> NodePlan:

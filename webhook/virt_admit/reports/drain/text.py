@@ -41,11 +41,16 @@ def text(result: Plan, now: datetime | None = None) -> str:
             lines += _others(node, elsewhere)
             lines += _notes(node, shared)
             lines += [""] if result.whole else [_answer(node), ""]
+    if result.reported:
+        lines += [PLATFORM, *(f"  {each}" for each in result.reported), ""]
     if result.whole:
         lines += [*_whole(result), ""]
     if result.unseen:
         lines += [*not_available(result.unseen), ""]
     return "\n".join(map(indented, lines))
+
+
+PLATFORM: Final = "The platform reports besides, though it is not known to hold a drain:"
 
 
 def _has_lines(node: NodePlan) -> bool:

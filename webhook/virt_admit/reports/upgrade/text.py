@@ -32,6 +32,9 @@ _LONG: Final = 60
 """A reason or a remedy of so many characters is written once."""
 
 
+PLATFORM: Final = "The platform reports besides, though no node is known to wait for it:"
+
+
 def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     """Return the verdict first, then what stops it, the waves,
     the VMs and the settings that would save time.
@@ -52,8 +55,9 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     lines += [*later, ""] if later else []
     lines += _stops(result.stops)
     lines += [*_refused(result), ""] if result.stops and result.refused is not None else []
-    lines += map(str, result.reported)
-    lines += [""] if result.reported else []
+    if result.reported:
+        lines += [PLATFORM] if result.possible else []
+        lines += [*map(str, result.reported), ""]
     lines += _waves(result, start)
     lines += [*_vms(result), *closed_targets.lines(result.closed)]
     lines += _health_checks(result)
