@@ -15,6 +15,7 @@ import os
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,6 +73,9 @@ RUN = (
 """One cluster for each kind of change."""
 PLAYED = Path(__file__).with_name("played_controllers.py")
 
+IDLE_SECONDS = 30
+"""The API server closes a connection that is idle for long, in the middle of the next request."""
+
 
 class Answer(NamedTuple):
     """What the API server says."""
@@ -89,16 +93,20 @@ class Api:
         trust = ssl.create_default_context(cafile=str(plane.folder / "ca.crt"))
         address = plane.url.removeprefix("https://")
         self._connection = http.client.HTTPSConnection(address, context=trust, timeout=60)
+        self._used = time.monotonic()
 
     def ask(
         self, method: str, path: str, body: Any = None, kind: str = "application/json"
     ) -> Answer:
         headers = {"Authorization": f"Bearer {self.plane.token}", "Content-Type": kind}
+        if time.monotonic() - self._used > IDLE_SECONDS:
+            self._connection.close()  # the next request opens it again
         self._connection.request(
             method, path, json.dumps(body) if body is not None else None, headers
         )
         response = self._connection.getresponse()
         data = json.loads(response.read() or b"{}")
+        self._used = time.monotonic()
         return Answer(response.status, data, response.headers.get_all("Warning") or [])
 
     def close(self) -> None:

@@ -24,11 +24,6 @@ class Seconds(NamedTuple):
     low: int
     high: int | None
 
-    def plus(self, other: Seconds) -> Seconds:
-        """Return the sum."""
-        high = None if self.high is None or other.high is None else self.high + other.high
-        return Seconds(self.low + other.low, high)
-
 
 def seconds(span: Span) -> Seconds:
     """Return a span of nanoseconds in whole seconds, rounded outwards."""

@@ -95,7 +95,7 @@ HOST_READS: Final[Reads] = {
         "status.v1beta2.conditions",
     ),
 }
-"""The fields that ``host_shortage`` reads."""
+"""The fields that ``shortage`` reads."""
 _FREE: Final = ("available", "ready")
 """The states of a host that a Machine can get
 (openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/
@@ -124,14 +124,6 @@ class HostShortage(NamedTuple):
     """Whether no host is on its way to become available."""
     record: StaleRecord | None = None
     """What keeps the only hosts that no Machine has from being registered; None: that is not so."""
-
-
-def host_shortage(machine: Object, cluster: Cluster) -> str:
-    """Return why a Machine without a host gets none, as ``all 6 BareMetalHosts are in use``; empty:
-    that is not known.
-    """
-    found = shortage(machine, cluster)
-    return found.words if found is not None else ""
 
 
 def shortage(machine: Object, cluster: Cluster) -> HostShortage | None:
