@@ -304,3 +304,27 @@ def test_a_pod_that_waits_is_told_once(ask, utility):
     told = ask(items, "scan")
     assert ("vmi-hotplug-stuck" in told) is utility
     assert ("vmi-volume-not-attached" in told) is not utility
+
+
+def test_disks_without_a_slot_are_counted_in_the_first_lines(ask):
+    """kubevirt/kubevirt#14180."""
+    items = hotplugged("MountedToPod")
+    vmi = find(items, "VirtualMachineInstance", "db")
+    devices = vmi["spec"]["domain"].setdefault("devices", {})
+    devices["disks"] = [{"name": "data", "disk": {"bus": "virtio"}}]
+    for volume in vmi["spec"]["volumes"]:
+        for kind in ("dataVolume", "persistentVolumeClaim"):
+            if volume["name"] == "data" and kind in volume:
+                volume[kind]["hotpluggable"] = True
+    vmi["status"]["conditions"].append(
+        {
+            "type": "Synchronized",
+            "status": "False",
+            "reason": "Synchronizing with the Domain failed.",
+            "message": "server error. command SyncVMI failed: No more available PCI slots",
+        }
+    )
+    said = ask(items, "explain", "vm/db")
+    assert "its guest lacks 1 disk, see Volumes" in said
+    assert 'the guest lacks it: libvirt says "No more available PCI slots"' in said
+    assert "describe persistentvolumeclaim data" not in said

@@ -128,6 +128,28 @@ def test_the_cause_of_a_refused_move_is_said():
     )
 
 
+@pytest.mark.parametrize(
+    ("volume", "release", "told"),
+    [
+        ("persistent-state-for-db-x", "v1.4.0", True),
+        ("persistent-state-for-db-x", "v1.4.1", False),
+        ("data", "v1.4.0", False),
+    ],
+    ids=["old release", "release that moves it", "another volume"],
+)
+def test_how_the_disks_are_copied_after_an_update_is_said(volume, release, told):
+    """kubevirt/kubevirt#13582."""
+    text = f"cannot migrate the VM. The volume {volume} is RWO and not included in the migration"
+    status = {"conditions": [REQUIRED | {"message": text}]}
+    stays = vm(NEW, updateVolumesStrategy="Migration", status=status)
+    kubevirt = builders.kubevirt(status={"observedKubeVirtVersion": release})
+    known = Snapshot([stays, running(), kubevirt], ["*"])
+
+    found = changed_disks.remedy(running(), known)
+    later = "; then update KubeVirt to 1.4.1 or later and ask for the copy again, or clone"
+    assert (later in found) is told
+
+
 def brief_and_command(copied=True, complete=("*",)):
     volumes = {
         "volumeUpdateState": {"volumeMigrationState": {"migratedVolumes": [{"volumeName": "root"}]}}

@@ -118,3 +118,17 @@ def test_a_launcher_that_asks_for_what_its_own_libvirt_does_not_know():
     _, remedy = told(PARAMETER, builders.node("a", allocatable=dict(ROOM)))
     assert remedy.startswith("restart the VM once its node is cordoned")
     assert told("argument unsupported: device 'x' cannot be migrated") is None
+
+
+@pytest.mark.parametrize(("length", "refused"), [(43, True), (36, False)])
+def test_a_disk_that_the_qemu_of_each_target_refuses(length, refused):
+    """kubevirt/kubevirt#13858."""
+    disk = {"name": "data", "disk": {"bus": "scsi"}, "serial": "d" * length}
+    spec = {"domain": {"devices": {"disks": [disk]}, "memory": {"guest": "4Gi"}}}
+    said = "server error: The serial number can't be longer than 36 characters"
+    found = remedies.of_one_vm(vmi(spec=spec), said, cluster(vmi(spec=spec)))
+
+    assert (found is not None) is refused
+    if found is not None:
+        assert found.reason.endswith(f"has {length} ({'d' * length}): no target takes it")
+        assert found.remedy.startswith("set spec.")

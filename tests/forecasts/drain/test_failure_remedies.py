@@ -4,7 +4,7 @@ import pytest
 
 from tests import builders
 from tests.forecasts.drain.test_vm_states import BLOCKS, LAUNCHER, MIGRATES, UNKNOWN, row
-from tests.forecasts.drain.vm_motion import cluster, failed, launcher, vmi
+from tests.forecasts.drain.vm_motion import cluster, failed, launcher, node, vmi
 from virt_admit.forecasts.drain.failed_migrations import pair_remedies, remedies, small_targets
 from virt_admit.forecasts.drain.states.vm_states_failures import load_remedy
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
@@ -129,3 +129,30 @@ def test_post_copy_that_may_not_disrupt_is_not_set():
     assert "as a decision, set allowPostCopy with allowWorkloadDisruption" in load_remedy(
         vmi(), None, cluster()
     )
+
+
+@pytest.mark.parametrize(
+    ("labels", "says", "remedy"),
+    [
+        (
+            ("b", "c"),
+            "b, c: QEMU in its virt-launcher does not give the guest pdcm, which the node has",
+            "update KubeVirt to a release whose virt-launcher gives guests pdcm; until then set a "
+            "named CPU model",
+        ),
+        (("b",), "c: it lacks pdcm", pair_remedies.PAIR_REMEDY),
+        ((), "b, c: it lacks pdcm", pair_remedies.PAIR_REMEDY),
+    ],
+    ids=["each node has its label", "one node may lack it", "no node has its label"],
+)
+def test_a_feature_that_the_nodes_have_is_withheld_by_qemu(labels, says, remedy):
+    """harvester/harvester#11358: host-model asks for a feature that QEMU does not give."""
+    lacks = "guest CPU doesn't match specification: missing features: pdcm"
+    nodes = [node("a", unschedulable=True), node("b"), node("c")]
+    for each in nodes:
+        if each.name in labels:
+            each.data["metadata"]["labels"]["cpu-feature.node.kubevirt.io/pdcm"] = "true"
+    tries = [failed(1, lacks), failed(2, lacks, target="c", age=3000)]
+    found = row(cluster(vmi(), LAUNCHER, *tries, *nodes, nodes=()))
+    assert says in found.reason
+    assert found.remedy.startswith(remedy)

@@ -125,3 +125,70 @@ def test_a_quota_refuses_it():
 )
 def test_a_claim_that_comes(pod, objects):
     assert found(HARVESTER, target(), config(), *objects, pod=pod) is None
+
+
+_OF_CLASS = "storageclass.storage.k8s.io"
+_NAMES = {"claims": "persistentvolumeclaims", "storage": "requests.storage"}
+
+
+def quota(used="0", **hard):
+    """Return a quota that limits claims of class ``usual`` and their storage."""
+    limits = {f"usual.{_OF_CLASS}/{_NAMES[each]}": value for each, value in hard.items()}
+    status = {"hard": limits, "used": dict.fromkeys(limits, used)}
+    return manifest("v1", "ResourceQuota", "q", "shop", spec={"hard": limits}, status=status)
+
+
+def refused(claim, *objects):
+    said = (
+        'persistentvolumeclaims "prime-u1-scratch" is forbidden: exceeded quota: q, requested: '
+        f"usual.{_OF_CLASS}/persistentvolumeclaims=1, used: "
+        f"usual.{_OF_CLASS}/persistentvolumeclaims=0, limited: "
+        f"usual.{_OF_CLASS}/persistentvolumeclaims=0"
+    )
+    event = warning(claim, "ErrExceededQuota", said, ago(minutes=2))
+    return found(claim, event, *objects)
+
+
+def disk(name):
+    spec = {"storageClassName": name, "resources": {"requests": {"storage": "47Gi"}}}
+    return manifest("v1", "PersistentVolumeClaim", "prime-u1", "shop", spec=spec)
+
+
+def test_a_quota_refuses_the_class_of_scratch_space():
+    """kubevirt/containerized-data-importer#3848."""
+    problem = refused(disk("tenant"), config("usual"), quota(claims="0", storage="0"))
+
+    assert problem.reason.endswith(
+        "scratchSpaceStorageClass of CDI is usual, and ResourceQuota q refuses a claim of it: it "
+        f"allows usual.{_OF_CLASS}/requests.storage 0, usual.{_OF_CLASS}/persistentvolumeclaims 0, "
+        "while the disk has class tenant"
+    )
+    assert command_of(problem.remedy) == (
+        "kubectl patch cdi cdi --type=merge "
+        """-p '{"spec":{"config":{"scratchSpaceStorageClass":"tenant"}}}'"""
+    )
+    assert (
+        f"or raise ResourceQuota q to at least usual.{_OF_CLASS}/requests.storage 50Gi, "
+        f"usual.{_OF_CLASS}/persistentvolumeclaims 1: kubectl edit resourcequota q -n shop"
+    ) in problem.remedy
+
+
+def test_what_a_quota_has_counted_of_the_class_is_told():
+    problem = refused(disk("tenant"), config("usual"), quota("30Gi", storage="40Gi"))
+    assert f"it allows usual.{_OF_CLASS}/requests.storage 40Gi (30Gi used)" in problem.reason
+
+
+@pytest.mark.parametrize(
+    ("claim", "objects"),
+    [
+        (disk("usual"), [config("usual"), quota(claims="0")]),
+        (disk("tenant"), [config("usual"), quota(claims="5", storage="80Gi")]),
+        (disk("tenant"), [quota(claims="0")]),
+        (disk("tenant"), [config("usual")]),
+    ],
+    ids=["the same class", "raised by now", "class not known", "quota not known"],
+)
+def test_another_class_is_proposed_only_where_that_helps(claim, objects):
+    problem = refused(claim, *objects)
+    assert "scratchSpaceStorageClass" not in problem.remedy
+    assert "raise ResourceQuota q" in problem.remedy

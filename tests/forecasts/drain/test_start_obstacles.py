@@ -355,6 +355,27 @@ def test_the_controller_that_fails_is_named(phase, reason, who):
     assert stuck(items, "web").reason.startswith(who)
 
 
+@pytest.mark.parametrize(
+    ("serial", "why"),
+    [
+        ("d" * 43, "QEMU refuses a serial number longer than 36 characters, and that of disk data"),
+        ("short", "device ua-data: The serial number can't be longer than 36 characters. This is"),
+    ],
+    ids=["too long", "not the cause"],
+)
+def test_the_disk_that_qemu_refuses_is_named(serial, why):
+    """kubevirt/kubevirt#13858."""
+    text = "qemu-kvm: device ua-data: The serial number can't be longer than 36 characters"
+    items = plain() + refused(starting("web", "Scheduled"), "web", text)
+    vmi = find(items, "VirtualMachineInstance", "web")
+    vmi["status"]["conditions"][-1]["reason"] = "Synchronizing with the Domain failed."
+    disk = {"name": "data", "disk": {"bus": "scsi"}, "serial": serial}
+    vmi["spec"]["domain"].setdefault("devices", {}).setdefault("disks", []).append(disk)
+
+    assert why in stuck(items, "web").reason
+    assert "disk data (bus scsi)" in stuck(items, "web").reason
+
+
 # --- VMIs that have failed ------------------------------------------------------------------------
 
 

@@ -155,6 +155,7 @@ _OF_MACHINES: Final = (CAPI_MHC.kind, "Machine", "MachineSet", "MachineDeploymen
 _AMBIGUOUS: Final = frozenset(
     (
         *_OF_MACHINES,
+        "Backup",
         "Bundle",
         "Cluster",
         "Upgrade",

@@ -11,7 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
-from virt_admit.forecasts.drain.failed_migrations.pair_remedies import PAIR_REMEDY, RESTART_REMEDY
+from virt_admit.forecasts.drain.failed_migrations.pair_remedies import (
+    NAMED_MODEL,
+    PAIR_REMEDY,
+    RESTART_REMEDY,
+)
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states.vm_states_failures import LOWER_LOAD, VOLUME_REMEDY
 from virt_admit.forecasts.placement import candidates, network_reach, permanent_constraints
@@ -413,7 +417,8 @@ def is_of_load(remedy: str) -> bool:
 
 
 def _elsewhere(problem: Problem, vmi: Object, cluster: Cluster) -> str:
-    if problem.remedy == PAIR_REMEDY or problem.remedy.startswith("set CPU model "):
+    words = problem.remedy
+    if words == PAIR_REMEDY or words.startswith("set CPU model ") or NAMED_MODEL in words:
         return _set_model(problem, vmi, cluster)
     if problem.remedy.startswith(RESTART_REMEDY) and _has_vm(vmi):
         return virtctl("restart", vmi.name, vms.namespace_of(vmi))

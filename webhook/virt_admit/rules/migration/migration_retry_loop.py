@@ -189,8 +189,10 @@ def _reason(vmi: Object, last: Object, place: Problem | None, context: Context) 
         )
     if migration_failures.is_of_pair(failure):
         target = last.at("status", "migrationState", "targetNode").text or "the target node"
-        remedy = messages.sentence(pair_remedies.of([failure]).partition(",")[0])
-        return f"{target}: {cut_middle(migration_failures.pair_words(failure), 200)}. {remedy}"
+        launcher = launcher_changes.remedy_of_withheld(vmi, {target: failure}, context.cluster)
+        remedy = messages.sentence((launcher or pair_remedies.of([failure])).partition(",")[0])
+        said = launcher_changes.pair_words(target, failure, context.cluster)
+        return f"{target}: {cut_middle(said, 200)}. {remedy}"
     if timed_out := vm_states_failures.of_load(vmi, context.cluster):
         _, _, words = timed_out.reason.partition(" cancelled")
         if words:  # else KubeVirt aborted them, and its own words say why

@@ -22,7 +22,12 @@ from virt_admit.forecasts.drain import progress, typed_remedies, vm_outcomes
 from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
-from virt_admit.forecasts.drain.states import vm_states, vm_states_targets, vm_states_times
+from virt_admit.forecasts.drain.states import (
+    launcher_changes,
+    vm_states,
+    vm_states_targets,
+    vm_states_times,
+)
 from virt_admit.forecasts.drain.states.evacuation_marks import descheduled, evacuate_cancel
 from virt_admit.forecasts.drain.states.vm_states_kinds import Ruling, State, StateEffect, VmState
 from virt_admit.forecasts.drain.states.vm_states_outcomes import TARGET_STARTS, held_target, ruling
@@ -236,7 +241,9 @@ def _failure(vmi: Object, cluster: Cluster) -> str:
     if not own or migration_failures.failed_before_handover(own[-1]):
         return ""
     found = migration_failures.of_migration(vmi, own[-1], cluster)
-    return migration_failures.pair_words(found.text) if found is not None else ""
+    return (
+        launcher_changes.pair_words(found.target, found.text, cluster) if found is not None else ""
+    )
 
 
 def _remedy(vmi: Object, cluster: Cluster) -> str:

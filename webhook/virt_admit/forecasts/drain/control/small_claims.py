@@ -1,5 +1,5 @@
 """Claims that request another size than what they are made of needs: their provisioner refuses
-them again and again.
+them again and again. ``inflated_claims`` has those that request more.
 
 A storage rounds a volume up, and ``restoreSize`` is what it needs then. KubeVirt requests that of a
 restore since 0.55.0 and in 0.49.1, and old releases keep a deleted restore in the status of the VM.
@@ -14,28 +14,26 @@ harvester/harvester#11130.
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from typing import Final
 
+from virt_admit.forecasts.placement.components.operands import inflated_claims
+from virt_admit.forecasts.placement.components.operands.inflated_claims import RESTORE, in_size
+from virt_admit.forecasts.placement.components.operands.inflated_claims import shown as _shown
+from virt_admit.forecasts.placement.components.operands.inflated_claims import size as _bytes
 from virt_admit.model.commands import about
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, PVC, VM_RESTORE, VOLUME_SNAPSHOT
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.quantities import parse_quantity
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import fields, find
 from virt_admit.model.problems import Problem
 
-_RESTORE: Final = "restore.kubevirt.io/name"
-_OF_HARVESTER: Final = "restore.harvesterhci.io/name"
-READS: Final[Reads] = {
+_READS: Final[Reads] = {
     KUBEVIRT: (),
     VM_RESTORE: ("status.complete", "status.conditions"),
     PVC: (
-        f"metadata.annotations.{_RESTORE}",
-        f"metadata.annotations.{_OF_HARVESTER}",
         "metadata.ownerReferences",
         "spec.dataSource",
         "spec.dataSourceRef",
@@ -45,6 +43,7 @@ READS: Final[Reads] = {
     ),
     VOLUME_SNAPSHOT: ("spec.source.persistentVolumeClaimName", "status.restoreSize"),
 }
+READS: Final[Reads] = union(inflated_claims.READS, _READS)
 _SAID: Final = re.compile(
     r"requested volume size \d{1,18} is less than the size (\d{1,18}) for the source snapshot"
 )
@@ -73,7 +72,11 @@ def of(claim: Object, said: str, cluster: Cluster) -> Problem | None:
     namespace = source["namespace"].text or claim.namespace
     if (unequal := _UNEQUAL.search(said)) is not None:
         return _resized(claim, of_snapshot, namespace, name, unequal, cluster)
-    return _less(claim, namespace, name, said, cluster) if of_snapshot else None
+    if not of_snapshot:
+        return None
+    return _less(claim, namespace, name, said, cluster) or inflated_claims.of(
+        claim, namespace, name, said, cluster
+    )
 
 
 def _less(claim: Object, namespace: str, name: str, said: str, cluster: Cluster) -> Problem | None:
@@ -124,37 +127,10 @@ def _resized(
         "provisioner copies only into a volume of the same size, so this does not end by itself"
     )
     source = f"{'VolumeSnapshot' if of_snapshot else 'claim'} {name}"
-    way = _in_size(claim, needed, source)
+    way = in_size(claim, needed, source)
     if of_snapshot:
         way += "; or restore a snapshot that was taken after the expansion"
     return Problem(reason, way, command=about("describe", claim, PVC), brief=brief)
-
-
-def _in_size(claim: Object, size: str, source: str) -> str:
-    """Return how a copy of the size of its source is made: a restore makes the claim again in the
-    former size.
-    """
-    if disk := claim.owned_by("DataVolume"):
-        return f"make DataVolume {disk} again with storage of {size}"
-    restore = claim.annotations.get(_OF_HARVESTER) or claim.annotations.get(_RESTORE)
-    if not restore:
-        return f"delete the claim, which has no volume, and make it again with {size}"
-    return (
-        f"end VirtualMachineRestore {restore}, make a claim of {size} from {source} under another "
-        "name, and use that in a VM"
-    )
-
-
-def _bytes(quantity: str | None) -> Fraction | None:
-    try:
-        return parse_quantity(quantity) if quantity else None
-    except ValueError:
-        return None
-
-
-def _shown(quantity: str | None, size: Fraction) -> str:
-    number = str(int(size))
-    return number if quantity == number else f"{quantity} ({number} bytes)"
 
 
 def _way(claim: Object, needed: str, snapshot: str, cluster: Cluster) -> str:
@@ -166,7 +142,7 @@ def _way(claim: Object, needed: str, snapshot: str, cluster: Cluster) -> str:
             f"make DataVolume {disk} again with storage of {needed} or more, as "
             "neither it nor its claim can be changed"
         )
-    restore = claim.annotations.get(_RESTORE)
+    restore = claim.annotations.get(RESTORE)
     if not restore:
         return f"delete the claim, which has no volume, and make it again with {needed} or more"
     goes_on = _goes_on(restore, claim.namespace, cluster)

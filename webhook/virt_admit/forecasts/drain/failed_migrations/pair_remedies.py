@@ -10,6 +10,8 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_failures, vmis
 
 PAIR_REMEDY: Final = "set a CPU model and a machine type that all nodes have, and restart the VM"
+NAMED_MODEL: Final = "set a named CPU model that all nodes have"
+"""How a remedy begins where host-model is the fault, and the nodes are not."""
 RESTART_REMEDY: Final = "restart the VM"
 """How remedies begin that a restart completes."""
 _DEVICE_REMEDY: Final = (

@@ -13,6 +13,7 @@ from virt_admit.forecasts.drain.failed_migrations import (
     unlike_processors,
     unsafe_storage,
 )
+from virt_admit.forecasts.drain.guests import refused_devices
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -23,6 +24,7 @@ from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
     missing_network_info.READS,
+    refused_devices.READS,
     launcher_libvirt.READS,
     unlike_processors.READS,
     unsafe_storage.READS,
@@ -110,6 +112,7 @@ def lasting(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
         or missing_network_info.problem(vmi, failure, cluster)
         or launcher_libvirt.problem(vmi, failure, cluster)
         or unsafe_storage.problem(vmi, failure, cluster)
+        or refused_devices.of_target(vmi, failure, cluster)
     )
 
 

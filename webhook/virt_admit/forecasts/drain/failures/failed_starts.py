@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.failures import start_errors
 from virt_admit.forecasts.drain.failures.start_errors import KnownError
+from virt_admit.forecasts.drain.guests import refused_devices
 from virt_admit.forecasts.drain.states import stuck_starts, vm_states_motion
 from virt_admit.forecasts.placement import start_candidates, start_doubts, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
@@ -36,6 +37,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     start_errors.READS,
+    refused_devices.READS,
     node_differences.READS,
     {
         POD: (
@@ -98,7 +100,9 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     reason, brief = (
         f"{times}: {start.what}: {cut_middle(start.said, width)}" for width in (_LONGEST, _BRIEF)
     )
-    known = start_errors.of(start.said, start.pod, start.node, cluster)
+    known = start_errors.of(start.said, start.pod, start.node, cluster) or _of_device(
+        vmi or vm, start.said, cluster
+    )
     fault = _node_fault(start.node, cluster)
     told = ". ".join(filter(None, (known and known.why, fault and capital(fault.told))))
     remedy = known.remedy if known is not None else _see(start, cluster)
@@ -111,6 +115,11 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     short = f"{times}{last}: {capital(told)}" if told else brief
     why = f"{reason.rstrip('.')}. {capital(told)}" if told else reason
     return Problem(why, remedy, ProblemCause.NOT_REPORTED, brief=short)
+
+
+def _of_device(obj: Object, said: str, cluster: Cluster) -> KnownError | None:
+    device = refused_devices.of(obj, said, cluster)
+    return KnownError(device.reason, device.remedy) if device is not None else None
 
 
 def bad_node(vm: Object, vmi: Object | None, cluster: Cluster) -> str:

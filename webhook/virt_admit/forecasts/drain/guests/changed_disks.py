@@ -313,7 +313,21 @@ def remedy(obj: Object, cluster: Cluster) -> str:
     refused = vm.is_true("RestartRequired") and refusal(vm, cluster)
     why = f" (nothing is copied: {refused})" if refused else ""
     advice = f"{begin}: {words(changed)}{why}. Name {show(changed[0].used)} in the VM again"
-    return typed(advice, command(obj, cluster))
+    return typed(advice, command(obj, cluster), _copy_later(vm, cluster) if refused else "")
+
+
+def _copy_later(vm: Object, cluster: Cluster) -> str:
+    """Return how the disks are copied once the VM names the former ones again; empty: KubeVirt
+    refuses that for another cause than its release.
+    """
+    kept = _KEPT.search(vm.condition("RestartRequired")["message"].words)
+    since = Feature.STATE_MOVES.since
+    if kept is None or not kept[1].startswith(_STATE) or versions.has_release(cluster, since):
+        return ""
+    return (
+        f"then update KubeVirt to {since} or later and ask for the copy again, or clone the disk "
+        "while the VM is stopped"
+    )
 
 
 def safe(other: str, obj: Object, cluster: Cluster) -> str:

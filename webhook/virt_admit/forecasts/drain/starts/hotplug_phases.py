@@ -15,17 +15,22 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.guests import restart_guard
+from virt_admit.forecasts.drain.guests import refused_devices, restart_guard
 from virt_admit.forecasts.drain.starts import unattached_volumes
 from virt_admit.forecasts.drain.starts.storage import ended_launchers
-from virt_admit.forecasts.drain.states import dying_pods, vm_states_motion, vm_states_times
+from virt_admit.forecasts.drain.states import (
+    dying_pods,
+    stuck_starts,
+    vm_states_motion,
+    vm_states_times,
+)
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import POD, PVC, STORAGE_CLASS, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import hotplugs, pod_refusals
 from virt_admit.model.kubevirt.launcher.hotplugs import LEAVING, MOUNTED
@@ -34,8 +39,10 @@ from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
-READS: Final[Reads] = {PVC: ("metadata.creationTimestamp",)}
+READS: Final[Reads] = union(refused_devices.READS, {PVC: ("metadata.creationTimestamp",)})
 """Besides those of the states of VMs."""
+LACKS: Final = "the guest lacks it"
+"""How the reason begins why a volume in the spec is not in the guest."""
 _LATE: Final = timedelta(minutes=5)
 _LONGEST: Final = 150
 _LEAVES_DETACHING: Final = Version(1, 8, 2)
@@ -125,19 +132,16 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
     if phase in LEAVING:
         return _plugged_again(vmi, volume, phase, since, cluster)
     if phase == "AttachedToNode" and (ended := ended_launchers.of(vmi, cluster)) is not None:
-        return _of(f"the guest lacks it: {ended.reason}", ended.remedy)
+        return _of(f"{LACKS}: {ended.reason}", ended.remedy)
     if phase == "AttachedToNode":
-        reason = (
-            f"the guest lacks it: {since}, but virt-handler on {node} does not mount it (phase "
-            f"{phase})"
-        )
+        reason = f"{LACKS}: {since}, but virt-handler on {node} does not mount it (phase {phase})"
         return _of(reason, "see what virt-handler logs about it", virt_handlers.logs(cluster, node))
     if phase == MOUNTED:
+        refused = refused_devices.of_volume(vmi, volume, stuck_starts.unsynchronized(vmi), cluster)
+        if refused is not None:
+            return _of(f"{LACKS}: {refused.reason}", refused.remedy)
         launcher = _launcher(vmi, cluster)
-        reason = (
-            f"the guest lacks it: {since}, but the launcher does not add it to the guest (phase "
-            f"{phase})"
-        )
+        reason = f"{LACKS}: {since}, but the launcher does not add it to the guest (phase {phase})"
         return _of(reason, "see what its launcher logs about it", _logs_of_launcher(launcher))
     return None
 
@@ -158,7 +162,7 @@ def _lost_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Probl
     if not all(part is not None and _is_old(part, cluster) for part in parts):
         return None
     reason = (
-        f"the guest lacks it: its phase is {status['phase'].text}, but pod {name}, which attaches "
+        f"{LACKS}: its phase is {status['phase'].text}, but pod {name}, which attaches "
         "it, does not exist"
     )
     command = shell(
@@ -174,9 +178,7 @@ def _plugged_again(vmi: Object, volume: str, phase: str, since: str, cluster: Cl
     release = versions.kubevirt_version(cluster)
     leaves = release is not None and release >= _LEAVES_DETACHING
     ends = "" if leaves else ". KubeVirt does not leave this phase by itself"
-    reason = (
-        f"the guest lacks it: its phase is {phase}, as of an earlier unplug, although {since}{ends}"
-    )
+    reason = f"{LACKS}: its phase is {phase}, as of an earlier unplug, although {since}{ends}"
     unplug = unattached_volumes.unplug(vmi, volume, cluster)
     update = "" if leaves else f"; KubeVirt {_LEAVES_DETACHING} and later do that themselves"
     words = "unplug it, wait until its pod is gone, and plug it again; or restart the VM"
@@ -193,9 +195,7 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
     except Unseen:
         return None
     if found is None:
-        return _of(
-            f"the guest lacks it: claim {claim} does not exist", "create it, or unplug the volume"
-        )
+        return _of(f"{LACKS}: claim {claim} does not exist", "create it, or unplug the volume")
     if not _is_old(found, cluster):
         return None
     state = found.at("status", "phase").text or "not bound"
@@ -204,9 +204,7 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
         # it may be plugged in a moment ago, and KubeVirt makes a pod that lets it be filled
         return None
     if state != "Bound":
-        return _of(
-            f"the guest lacks it: its claim {claim} is {state}", "see what it waits for", described
-        )
+        return _of(f"{LACKS}: its claim {claim} is {state}", "see what it waits for", described)
     waits = f" ({cut_middle(said, _LONGEST)})" if said else ""
     refused = vmi.condition("Synchronized")
     why = (
@@ -214,7 +212,7 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
     )
     if not why:
         return None  # virt-controller makes its pod in the next moment
-    reason = f"the guest lacks it: no pod attaches it{waits}: {why}"
+    reason = f"{LACKS}: no pod attaches it{waits}: {why}"
     known = pod_refusals.remedy(vmi, refused["message"].text or "", cluster)
     return _of(
         reason,

@@ -1,21 +1,27 @@
-"""Migrations that fail since KubeVirt's launcher was updated: the nodes have the same CPU, and
-libvirt or QEMU has changed.
+"""Migrations that fail for CPU features although the nodes have the same CPU: libvirt or QEMU of
+the launcher is the cause.
 
-The source runs in the old launcher and each target in the new one, so no node and no retry helps.
-Sources: kubevirt/kubevirt#16386, harvester/harvester#11615 (QEMU reports the feature ``ht`` in
-another way).
+Where the launcher was updated, the source runs in the old one and each target in the new one. A
+launcher may also describe the CPU of the host (host-model) with a feature that its own QEMU does
+not give to a guest: libvirt reports it, so that virt-handler labels each node with it, and checks
+it only on the target. No node and no retry helps against either. Sources: kubevirt/kubevirt#16386,
+harvester/harvester#11615 (QEMU reports the feature ``ht`` in another way), #11358 (``pdcm``);
+kubevirt/kubevirt:pkg/virt-handler/node-labeller/node_labeller.go#prepareLabels.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
+from virt_admit.forecasts.drain.failed_migrations.pair_remedies import NAMED_MODEL
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migration_failures, migrations, vmis, vms
+from virt_admit.model.kubevirt.launcher.launcher_pod import CPU_FEATURE
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.lookups import find
 
@@ -55,6 +61,45 @@ def words(vmi: Object, cluster: Cluster) -> str:
     new = str(release) if release is not None else ""
     named = f" {old[1]}" if old is not None and old[1] != new else ""
     return f"from its old launcher{named} to the present one{f' ({new})' if new else ''}"
+
+
+def withheld(node: str, text: str, cluster: Cluster) -> str:
+    """Return which CPU features the QEMU of a target did not give to the guest although its node
+    has the label of each: ``pdcm, avx512ifma``; empty: the node may lack one.
+    """
+    features = migration_failures.missing_features(text)
+    found = find(cluster, NODE, "", node) if features else None
+    has = found is not None and all(
+        found.labels.get(f"{CPU_FEATURE}{each}") == "true" for each in features
+    )
+    return ", ".join(features) if has else ""
+
+
+def pair_words(node: str, text: str, cluster: Cluster) -> str:
+    """Return why a node never takes the VM of a migration, instead of libvirt's sentence."""
+    features = withheld(node, text, cluster)
+    if not features:
+        return migration_failures.pair_words(text)
+    return (
+        f"QEMU in its virt-launcher does not give the guest {features}, which the node has (label "
+        f"{CPU_FEATURE}{features.partition(',')[0]})"
+    )
+
+
+def remedy_of_withheld(vmi: Object, impossible: Mapping[str, str], cluster: Cluster) -> str:
+    """Return what helps where QEMU gives the guest on no node a feature of its CPU model; empty: a
+    node may lack one.
+    """
+    found = [withheld(node, text, cluster) for node, text in impossible.items()]
+    if not found or not all(found):
+        return ""
+    features = ", ".join(dict.fromkeys(found))
+    host = vmi.at("spec", "domain", "cpu", "model").text in (None, "host-model")
+    return (
+        f"update KubeVirt to a release whose virt-launcher gives guests {features}; until then "
+        f"{NAMED_MODEL}{' instead of host-model' if host else ''}, or {features} with policy "
+        "disable in domain.cpu.features, and restart the VM"
+    )
 
 
 def _cpu(node: str, cluster: Cluster) -> frozenset[tuple[str, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain.guests import held_disks
+from virt_admit.forecasts.drain.guests import held_disks, refused_devices
 from virt_admit.forecasts.drain.states import (
     dying_pods,
     vm_states,
@@ -44,6 +44,7 @@ READS: Final[Reads] = union(
     virt_handlers.READS,
     refused_owners.READS,
     held_disks.READS,
+    refused_devices.READS,
     {
         VMI: ("status.conditions.message", "status.phaseTransitionTimestamps"),
         VM: ("status.conditions.message", "status.volumeUpdateState"),
@@ -218,9 +219,14 @@ def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | No
             reason = f"{synchronizer(vmi)}: {cut_middle(said, _LONGEST)}. {capital(refused.reason)}"
             short = f"{synchronizer(vmi)}: {refused.reason}"
             return Problem(reason, refused.remedy, ProblemCause.NOT_REPORTED, brief=short)
+        if device := refused_devices.of(vmi, said, cluster):
+            reason = f"{synchronizer(vmi)}: {device.reason}"
+            return Problem(reason, device.remedy, ProblemCause.NOT_REPORTED)
         reason, brief = (
             f"{synchronizer(vmi)}: {cut_middle(said, length)}" for length in (_LONGEST, _BRIEF)
         )
+        if device_named := refused_devices.named(vmi, said, cluster):
+            reason = f"{reason}. This is {device_named}"
         return Problem(
             reason,
             _unsynchronized_remedy(vmi, pod, said, cluster),

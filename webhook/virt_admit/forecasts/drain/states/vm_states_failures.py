@@ -78,11 +78,12 @@ def of_pairs(
                 if untried
                 else "on every node"
             )
-            reason = f"migrations fail {where}: {_pairs(impossible)}"
+            reason = f"migrations fail {where}: {_pairs(impossible, cluster)}"
             remedy = (
                 pair_remedies.of_devices(vmi)
                 if of_devices(vmi, cluster)
-                else pair_remedies.of(impossible.values())
+                else launcher_changes.remedy_of_withheld(vmi, impossible, cluster)
+                or pair_remedies.of(impossible.values())
             )
             return Ruling(StateEffect.BLOCKS, reason, remedy, ProblemCause.MIGRATION_FAILS)
     return None
@@ -394,10 +395,10 @@ def _placed_on_its_own_node(vmi: Object, node: str, reason: str) -> Problem:
     )
 
 
-def _pairs(impossible: dict[str, str]) -> str:
+def _pairs(impossible: dict[str, str], cluster: Cluster) -> str:
     nodes: dict[str, list[str]] = {}
     for node, text in sorted(impossible.items()):
-        nodes.setdefault(migration_failures.pair_words(text), []).append(node)
+        nodes.setdefault(launcher_changes.pair_words(node, text, cluster), []).append(node)
     width = 120 if len(nodes) > 1 else 200
     return "; ".join(
         f"{names(some)}: {cut_middle(text, width)}" for text, some in list(nodes.items())[:3]
@@ -415,11 +416,11 @@ def without_impossible(
     impossible = _impossible(vmi, cluster)
     if not impossible or small_targets.is_of_size(impossible.values()):
         return target  # a claim is too small for the copy, whatever the node
-    launcher, words = launcher_changes.of_cpu(vmi, cluster), migration_failures.pair_words
+    launcher, words = launcher_changes.of_cpu(vmi, cluster), launcher_changes.pair_words
     judged = {
         **target.placement.judged,
         **{
-            node: f"its migration failed: {text if launcher else words(text)}"
+            node: f"its migration failed: {text if launcher else words(node, text, cluster)}"
             for node, text in impossible.items()
         },
     }

@@ -292,10 +292,26 @@ def of_temporary(claim: Object, name: str, held: Filling, cluster: Cluster) -> E
     ``name``: that of the temporary claim.
     """
     size = claim.at("spec", "resources", "requests", "storage").text or "0"
-    of_class = f"{claim.at('spec', 'storageClassName').text}.storageclass.storage.k8s.io/"
+    storage_class = claim.at("spec", "storageClassName").text or ""
+    return of_claim(name, claim.namespace, storage_class, size, held, cluster)
+
+
+def scratch_size(claim: Object) -> str:
+    """Return the size of the claim in which CDI unpacks an image for another one."""
+    size = claim.at("spec", "resources", "requests", "storage").text or "0"
+    return str(int(-(-amount("storage", size) * _OVERHEAD // 1)))
+
+
+def of_claim(
+    name: str, namespace: str, storage_class: str, size: str, held: Filling, cluster: Cluster
+) -> ExceededQuota | None:
+    """Return which quota refuses a claim of this class and size, by what it has counted, with each
+    of its limits that does; None: none does, or not known.
+    """
+    of_class = f"{storage_class}.storageclass.storage.k8s.io/"
     asked = {f"{prefix}{_STORAGE}": size for prefix in ("", of_class)}
     asked |= {f"{prefix}{_CLAIMS}": "1" for prefix in ("", of_class, "count/")}
-    for quota in cluster.known(RESOURCE_QUOTA, claim.namespace):
+    for quota in cluster.known(RESOURCE_QUOTA, namespace):
         if quota.at("spec", "scopes").present or quota.at("spec", "scopeSelector").present:
             continue  # those count pods
         limits, used = quotas.hard_limits(quota), quota.at("status", "used")
@@ -315,8 +331,25 @@ def of_temporary(claim: Object, name: str, held: Filling, cluster: Cluster) -> E
             )
             figures = f"requested: {parts[0]}, used: {parts[1]}, limited: {parts[2]}"
             said = f'"{name}" is forbidden: exceeded quota: {quota.name}, {figures}'
-            return of(said, claim.namespace, held, cluster)
+            return of(said, namespace, held, cluster)
     return None
+
+
+def limits(refused: ExceededQuota) -> str:
+    """Return the limits of a quota that refuse an object, with what is used of each."""
+    quota = refused.quota
+    if quota is None:
+        return ""
+    hard, used = quotas.hard_limits(quota), quota.at("status", "used")
+    taken = {name: amount(_resource(name), used[name].text or "0") for name in refused.lacking}
+    return names(
+        (
+            f"{name} {_words(name, hard[name])}"
+            f"{f' ({_words(name, taken[name])} used)' if taken[name] else ''}"
+            for name in refused.lacking
+        ),
+        300,
+    )
 
 
 _CLAIMS: Final = "persistentvolumeclaims"

@@ -334,10 +334,21 @@ def _of_qemu(text: str) -> str:
     return ", ".join(line for line in said if line != _CONCLUSION or len(said) == 1) or text
 
 
+def missing_features(text: str) -> tuple[str, ...]:
+    """Return the CPU features that the guest has and that a target did not give it; empty: the
+    reason is another.
+    """
+    _, _, features = text.partition(_MISSING) if is_of_cpu(text) else ("", "", "")
+    return tuple(filter(None, (each.strip() for each in features.split(","))))
+
+
+_MISSING: Final = "missing features: "
+
+
 def pair_words(text: str) -> str:
     """Return what a node lacks or has too much, instead of libvirt's sentence."""
     for libvirt, words in (
-        ("missing features: ", "it lacks "),
+        (_MISSING, "it lacks "),
         ("extra features: ", "the guest must not have "),
     ):
         _, found, features = text.partition(libvirt)

@@ -80,6 +80,7 @@ class Feature(enum.Enum):
     VIRTIOFS = ("virtiofs can be migrated", Version(1, 5))
     SHARED_PATHS = ("virt-launcher names ReadWriteMany claims to libvirt as shared", Version(1, 5))
     WAIT_AS_RECEIVER = ("run strategy WaitAsReceiver", Version(1, 6))
+    MORE_SLOTS = ("guests have 3 to 16 PCIe slots for devices that are plugged in", Version(1, 6))
     DISKS_LAST = ("disks are the last reason why a VMI cannot migrate", Version(1, 6))
     DATA_SOURCE_ARCHITECTURE = (
         "the architecture of a VM comes from its DataSource",

@@ -57,6 +57,12 @@ class WrittenSetting(enum.Enum):
         "spec.scratchSpaceStorageClass",
         "spec.storage.scratchSpaceStorageClass",
     )
+    OVERHEAD = _Paths(
+        CDI,
+        "spec.config.filesystemOverhead",
+        "spec.filesystemOverhead",
+        "spec.storage.filesystemOverhead",
+    )
     WORKLOAD_RESOURCES = _Paths(
         CDI,
         "spec.config.podResourceRequirements",

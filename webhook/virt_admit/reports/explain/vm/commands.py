@@ -10,6 +10,7 @@ from typing import Final
 from virt_admit.forecasts.drain.control import failed_plans, vm_writes
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.guests import frozen_guests
+from virt_admit.forecasts.drain.starts.hotplug_phases import LACKS
 from virt_admit.forecasts.drain.starts.storage import restored_claims
 from virt_admit.forecasts.drain.states import dying_pods, left_pods, vm_states_left
 from virt_admit.forecasts.drain.states.evacuation_marks import evacuate_cancel, way_to_stay
@@ -135,7 +136,10 @@ def of_parts(
         if budget.blocks:
             yield shell("kubectl", "describe", "poddisruptionbudget", argument(budget.name), *where)
     for volume in volumes:
-        if volume.problem and volume.claim and not volume.problem.endswith(_ABSENT):
+        plugged = volume.problem.startswith(LACKS) and volume.phase == "Bound"
+        if plugged or volume.problem.endswith(_ABSENT):
+            continue  # nothing about the claim explains it
+        if volume.problem and volume.claim:
             claim = argument(volume.claim)
             yield shell("kubectl", "describe", "persistentvolumeclaim", claim, *where)
     for part in control:

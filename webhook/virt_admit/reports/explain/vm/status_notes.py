@@ -25,6 +25,7 @@ from virt_admit.forecasts.drain.guests import (
     failing_probes,
     frozen_guests,
     paused_guests,
+    refused_devices,
     restart_guard,
 )
 from virt_admit.forecasts.drain.starts import (
@@ -201,7 +202,9 @@ def _instance(vmi: Object, cluster: Cluster, *, migrates: bool) -> Iterator[str]
     if (said := stuck_starts.unsynchronized(vmi)) and not any(
         unattached_volumes.hotplugged(vmi, cluster)
     ):
-        yield f"{stuck_starts.synchronizer(vmi)}: {cut_middle(said, _LONGEST)}"
+        device = refused_devices.of(vmi, said, cluster)
+        why = device.reason if device is not None else cut_middle(said, _LONGEST)
+        yield f"{stuck_starts.synchronizer(vmi)}: {why}"
     if frozen := frozen_guests.words(vmi, cluster):
         yield frozen
     if waits := pending_changes.problem(vmi, cluster):

@@ -9,6 +9,7 @@ from typing import Final
 from virt_admit.forecasts.drain.failed_migrations import small_targets
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.room.crowded_vms import TOLD
+from virt_admit.forecasts.drain.starts.hotplug_phases import LACKS
 from virt_admit.forecasts.drain.vm_events import NOT_RUNNING, EventEffect, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, VmOutcome
 from virt_admit.forecasts.placement import virt_handlers
@@ -225,7 +226,9 @@ def _state(report: VmReport) -> str:
     words = "does not run" if report.state == STOPPED else state_words(report.state, drain.flags)
     if is_stuck(report):
         words = "starts without success"
-    return f"{words}{again}{since}{until}{attempts}"
+    lacking = sum(each.problem.startswith(LACKS) for each in report.volumes or ())
+    lacks = f"; its guest lacks {count(lacking, 'disk')}, see Volumes" if lacking else ""
+    return f"{words}{again}{since}{until}{attempts}{lacks}"
 
 
 def _strategy(report: VmReport) -> str:

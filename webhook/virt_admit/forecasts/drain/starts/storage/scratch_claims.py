@@ -26,7 +26,7 @@ from virt_admit.model.kubernetes import clock, events, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CDI, NODE, POD, PVC, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import storage
 from virt_admit.model.kubevirt.settings import written_settings
 from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
@@ -37,12 +37,13 @@ from virt_admit.model.scheduler.pods import claim_names
 _IMAGE: Final = "backingImage"
 """The parameter of a class of Longhorn (longhorn/longhorn-manager:csi/util.go
 #getVolumeOptions)."""
-READS: Final[Reads] = {
+_READS: Final[Reads] = {
     CDI: (),
     NODE: (f"metadata.labels.{nodes.HARVESTER}",),
-    PVC: ("spec.storageClassName",),
+    PVC: ("spec.resources.requests.storage", "spec.storageClassName"),
     STORAGE_CLASS: ("provisioner", f"parameters.{_IMAGE}"),
 }
+READS: Final[Reads] = union(exceeded_quotas.READS, _READS)
 STATIC: Final = "kubernetes.io/no-provisioner"
 _RESERVED: Final = frozenset(("longhorn-static", "vmstate-persistence"))
 _LACKS: Final = re.compile(r'persistentvolumeclaim "([\w.-]{1,253}-scratch)" not found')
@@ -80,7 +81,9 @@ def problem(pod: Object, begin: str, cluster: Cluster) -> Problem | None:
         said = events.last_warning(claim, "ErrExceededQuota", since, cluster)
         refused = exceeded_quotas.of(said, pod.namespace, Filling(), cluster) if said else None
         if refused is not None:
-            return _because(reason, brief, refused.words, refused.remedy)
+            now = _over_quota(claim, scratch, cluster)
+            why, remedy = now or (refused.words, refused.remedy)
+            return _because(reason, brief, why, remedy)
     given = next(filter(None, (each.at("spec", "storageClassName").text for each in filled)), "")
     taken, origin = _class(given, cluster)
     if taken in _RESERVED and nodes.has_harvester(cluster):
@@ -97,6 +100,34 @@ def problem(pod: Object, begin: str, cluster: Cluster) -> Problem | None:
 
 def _because(reason: str, brief: str, why: str, remedy: str) -> Problem:
     return Problem(f"{reason}: {why}", remedy, ProblemCause.NOT_REPORTED, brief=f"{brief}: {why}")
+
+
+def _over_quota(claim: Object, scratch: str, cluster: Cluster) -> tuple[str, str] | None:
+    """Return which limits of a quota refuse the scratch claim of a claim by its class, and what
+    helps; None: the class is not known, or none of its limits does now.
+    """
+    given = claim.at("spec", "storageClassName").text or ""
+    taken, origin = _class(given, cluster)
+    size, namespace = exceeded_quotas.scratch_size(claim), claim.namespace
+    refused, admitted = (
+        exceeded_quotas.of_claim(scratch, namespace, each, size, Filling(), cluster)
+        for each in (taken, given)
+    )
+    if not taken or refused is None or refused.quota is None:
+        return None
+    quota, limits = refused.quota, exceeded_quotas.limits(refused)
+    why = f"{origin}, and ResourceQuota {quota.name} refuses a claim of it: it allows {limits}"
+    if taken == given or admitted is not None:
+        return why, refused.remedy
+    return (
+        f"{why}, while the disk has class {given}",
+        typed(
+            f"set scratchSpaceStorageClass of CDI, which holds for all namespaces, to {given}, "
+            f"which ResourceQuota {quota.name} admits: CDI then makes the claim by itself",
+            setting(given, cluster),
+            f"or {refused.remedy}",
+        ),
+    )
 
 
 def _class(given: str, cluster: Cluster) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
-from virt_admit.forecasts.placement.components.longhorn import volume_users
+from virt_admit.forecasts.placement.components.longhorn import ticket_backups, volume_users
 from virt_admit.model.commands import about, argument, json_patch, shell, typed
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
@@ -25,6 +25,7 @@ from virt_admit.model.messages import cut_middle, names
 
 READS: Final[Reads] = union(
     node_health.READS,
+    ticket_backups.READS,
     volume_users.READS,
     {LONGHORN_ATTACHMENT: ("spec", "status.attachmentTicketStatuses")},
 )
@@ -57,6 +58,9 @@ def kept(
     if not _is_unused(volume, on, cluster):
         return "", typed(f"end what uses the volume on {on}", described)
     unused = ", where no pod uses it"
+    backup = ticket_backups.of_tickets(tickets, attachment.namespace, cluster)
+    if backup is not None:
+        return f"{unused}: {backup.reason}", backup.remedy
     if not by_hand:
         return unused, typed(f"see why it is not detached from {on}", described)
     steps = [Patch("remove", Path("spec", "attachmentTickets", each)) for each in tickets]

@@ -1,0 +1,135 @@
+"""Devices that QEMU or libvirt refuses: each with its field in the VM and the value."""
+
+import pytest
+
+from tests.builders import NAMESPACE, manifest
+from virt_admit.forecasts.drain.guests import refused_devices
+from virt_admit.model.kubernetes.cluster import Snapshot
+
+LONG = "a1e40c5b-crm-db-data-volume-generation-0002"
+SERIAL = "The serial number can't be longer than 36 characters"
+NAMED = f"QEMU unexpectedly closed the monitor: qemu-kvm: device ua-data: {SERIAL}"
+SLOTS = "internal error: No more available PCI slots"
+
+
+def disk(name, bus="scsi", serial=None):
+    return {"name": name, "disk": {"bus": bus}} | ({"serial": serial} if serial else {})
+
+
+def spec(*disks, plugged=()):
+    volumes = [
+        {"name": each["name"], "dataVolume": {"name": each["name"], "hotpluggable": True}}
+        for each in disks
+        if each["name"] in plugged
+    ]
+    nics = [{"name": "default", "model": "virtio"}]
+    return {"domain": {"devices": {"disks": list(disks), "interfaces": nics}}, "volumes": volumes}
+
+
+def objects(*disks, plugged=(), has=()):
+    """Return a VMI and its VM."""
+    inner = spec(*disks, plugged=plugged)
+    owner = {"kind": "VirtualMachine", "name": "db", "controller": True}
+    status = {"volumeStatus": [{"name": each, "target": "vdx"} for each in has]}
+    vmi = manifest(
+        "kubevirt.io/v1",
+        "VirtualMachineInstance",
+        "db",
+        NAMESPACE,
+        metadata={"ownerReferences": [owner]},
+        spec=inner,
+        status=status,
+    )
+    vm = manifest(
+        "kubevirt.io/v1", "VirtualMachine", "db", NAMESPACE, spec={"template": {"spec": inner}}
+    )
+    return vmi, vm
+
+
+def kubevirt(release):
+    status = {"observedKubeVirtVersion": release}
+    return manifest("kubevirt.io/v1", "KubeVirt", "kubevirt", "kubevirt", spec={}, status=status)
+
+
+def of(vmi, vm, said, *more):
+    return refused_devices.of(vmi, said, Snapshot([vm, *more], ["*"]))
+
+
+@pytest.mark.parametrize("said", [NAMED, f"command 'device_add': {SERIAL}"])
+def test_a_serial_that_is_too_long_is_cut(said):
+    found = of(*objects(disk("root", serial="short"), disk("data", serial=LONG)), said)
+
+    assert f"that of disk data (bus scsi) has 43 ({LONG})" in found.reason
+    assert found.remedy.startswith(
+        "set spec.template.spec.domain.devices.disks[1].serial to at most 36 characters"
+    )
+    assert f'"value":"{LONG[:36]}"' in found.remedy
+    assert "then restart the VM: virtctl restart db" in found.remedy
+
+
+def test_serials_that_differ_only_at_their_ends_are_edited():
+    found = of(*objects(disk("data", serial=f"{LONG}1"), disk("more", serial=f"{LONG}2")), NAMED)
+
+    assert "disk data (bus scsi) has 44, disk more (bus scsi) has 44" in found.reason
+    assert "kubectl edit vm db" in found.remedy
+    assert "patch" not in found.remedy
+
+
+def test_another_bus_or_a_short_serial_is_not_blamed():
+    assert of(*objects(disk("root", serial="short"), disk("data", serial="short")), NAMED) is None
+    mixed = objects(disk("data", serial=LONG), disk("other", "virtio", LONG))
+    assert "other" not in of(*mixed, NAMED).reason
+
+
+@pytest.mark.parametrize(
+    ("release", "newer"), [("v1.4.0", True), ("v1.6.0", False)], ids=["few slots", "more slots"]
+)
+def test_disks_on_bus_virtio_take_the_slots(release, newer):
+    disks = [disk("root", "virtio"), *(disk(f"d{each}", "virtio") for each in range(5))]
+    plugged = [each["name"] for each in disks[1:]]
+    found = of(*objects(*disks, plugged=plugged, has=("root", "d0")), SLOTS, kubevirt(release))
+
+    assert "(5 such disks, 1 in the guest)" in found.reason
+    assert found.remedy.startswith("set disk.bus of its hotpluggable disks to scsi")
+    assert ("KubeVirt 1.6.0 and later keep more slots free" in found.remedy) is newer
+
+
+@pytest.mark.parametrize(
+    ("bus", "said", "told"),
+    [
+        ("virtio", SLOTS, True),
+        ("scsi", SLOTS, False),
+        ("scsi", f"command 'device_add': {SERIAL}", False),
+        ("virtio", "another error", False),
+    ],
+)
+def test_a_volume_is_refused_for_its_own_disk(bus, said, told):
+    vmi, vm = objects(disk("data", bus, "short"), disk("more", "virtio", LONG), plugged=("more",))
+    found = refused_devices.of_volume(vmi, "data", said, Snapshot([vm], ["*"]))
+    assert (found is not None) is told
+
+
+@pytest.mark.parametrize(
+    ("alias", "words"),
+    [
+        ("ua-data", "disk data (bus scsi) in spec.template.spec.domain.devices.disks[0]"),
+        (
+            "hostua-default",
+            "interface default (virtio) in spec.template.spec.domain.devices.interfaces[0]",
+        ),
+        ("ua-unknown", ""),
+        ("scsi0", ""),
+    ],
+)
+def test_a_device_that_an_error_names_is_told_with_its_field(alias, words):
+    vmi, vm = objects(disk("data"))
+    said = f"qemu-kvm: device {alias}: something is wrong"
+    assert refused_devices.named(vmi, said, Snapshot([vm], ["*"])) == words
+
+
+def test_the_field_of_the_vmi_is_told_where_its_vm_is_not_known():
+    vmi, _ = objects(disk("data", serial=LONG))
+    found = refused_devices.of(vmi, NAMED, Snapshot([], ["*"]))
+
+    assert found.remedy.startswith("set spec.domain.devices.disks[0].serial to at most 36")
+    assert "patch" not in found.remedy
