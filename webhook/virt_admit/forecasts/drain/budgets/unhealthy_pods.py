@@ -251,13 +251,15 @@ class Begun(NamedTuple):
 
     words: str
     age: timedelta | None
+    waited: bool = True
+    """Whether it was made before that."""
 
 
 def began(pod: Object, cluster: Cluster) -> Begun:
     """Return since when a pod can start: after a drain it waits for its node, whose reboot also
     restarts what has stayed on it.
     """
-    created = Begun("was created", clock.age(pod, cluster))
+    created = Begun("was created", clock.age(pod, cluster), waited=False)
     if created.age is None or created.age <= USUAL:
         return created
     node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
