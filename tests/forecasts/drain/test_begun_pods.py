@@ -99,3 +99,26 @@ def replica_of_kubevirt(created: str):
 def test_a_replica_of_any_operator_that_starts_is_waited_for():
     assert replica_of_kubevirt(YOUNG)["drainable"] is True
     assert replica_of_kubevirt(OLD)["drainable"] is False
+
+
+PX = {"name": "portworx", "storage": "true"}
+"""Labels of the pods that budget px-storage selects."""
+
+
+def portworx(back: str):
+    """Return what the drain of a meets while Portworx starts on b after its reboot."""
+    owner = ("core.libopenstorage.org/v1", "StorageCluster", "px")
+    pods = [world.pod(f"px-{on}", "portworx", PX, on, owner="StorageCluster") for on in "abc"]
+    rule = world.budget(
+        "px-storage", "portworx", PX, allowed=0, expected=3, owner=owner, minAvailable=2
+    )
+    nodes = [node("a"), node("b", back), node("c")]
+    return drained([*nodes, pods[0], starting(pods[1], OLD, OLD, 1), pods[2], rule], time=NOW)
+
+
+def test_portworx_that_starts_after_a_reboot_is_waited_for():
+    found = portworx(YOUNG)
+    (only,) = found["waits"]
+    assert (found["drainable"], found["blockers"]) == (True, [])
+    assert only["reason"].endswith("px-b on b is not ready, but got its node back only 20 s ago")
+    assert portworx(OLD)["drainable"] is False
