@@ -3,6 +3,7 @@
 from tests.builders import manifest
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.rules.vmi import vmi_evacuation_stuck
+from virt_admit.rules.webhook import webhook_bundle_expired
 
 CAUSE = "no other node can take it: none has any bridge.network.kubevirt.io/br1"
 FIRST = "write a second policy for worker-2"
@@ -29,3 +30,12 @@ def test_a_short_remedy_is_said_with_its_command():
     found = waits("or stop it")
     assert f"{CAUSE}. {FIRST.capitalize()}, or stop it." in found.message
     assert found.command == "virtctl stop db -n shop"
+
+
+def test_only_the_templates_of_kubevirt_have_a_lasting_remedy():
+    def lasting(group):
+        own = manifest("apiregistration.k8s.io/v1", "APIService", "v1", spec={"group": group})
+        return webhook_bundle_expired._lasting(own)
+
+    assert "disabledFeatureGates" in lasting("subresources.template.kubevirt.io")
+    assert not lasting("subresources.kubevirt.io")

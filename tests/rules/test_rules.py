@@ -169,6 +169,8 @@ def as_expected(result, case):
         for part in details.get("says", []):
             assert part in finding.message
         assert str(finding.max_action) == details.get("max_action", str(finding.max_action))
+        if "command" in details:
+            assert finding.command == details["command"]
         if "value" in details:
             assert finding.value == details["value"]
     assert [step.as_json() for finding in result.findings for step in finding.fix] == case.get(

@@ -80,8 +80,8 @@ def test_an_update_that_cannot_be_told():
     assert workload_updates.update(vmi(None, False), BOTH, Snapshot()).reach is Reach.UNKNOWN
 
 
-@pytest.mark.parametrize("can", [True, False])
-def test_without_a_method_that_is_the_reason(can):
+@pytest.mark.parametrize(("can", "step"), [(True, "migration or restart"), (False, "restart")])
+def test_without_a_method_another_step_updates_it(can, step):
     subject = vmi("LiveMigrate", can)
     found = workload_updates.update(subject, (), complete(subject, HERE, THERE))
-    assert found.reason.startswith("no update method is listed")
+    assert found.reason == f"no update method is listed, so its next {step} updates it"

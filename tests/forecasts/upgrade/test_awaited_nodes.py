@@ -8,8 +8,11 @@ from typing import Any
 
 from tests.builders import manifest
 from tests.forecasts.drain import operator_clusters as world
+from virt_admit.cli.commands import drain
+from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.upgrade.rehearsal import Options, Rehearsal, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.reports.drain.report import verdict
 
 
 def draining(*more: Any, of: Any = None) -> list[Any]:
@@ -38,6 +41,22 @@ def test_the_node_is_updated_and_back() -> None:
         "b is back, and what guards it has ended, before the drain of a (PodDisruptionBudget "
         "rook-ceph/"
     )
+
+
+def asked(items: list[Any]) -> str:
+    """Return the answer of ``drain --all``."""
+    cluster = Snapshot(items, complete=["*"])
+    return str(verdict(drain.rehearsed(plan(cluster), cluster)))
+
+
+def test_drain_answers_by_the_roll_out_that_brings_the_node_back() -> None:
+    assert asked(draining()) == "Yes: a, c can be drained once b is back."
+    kept = world.pod("single", "shop", {"app": "single"}, "c")
+    guard = world.budget("single", "shop", {"app": "single"}, allowed=0, minAvailable=1)
+    assert asked(draining(kept, guard)).startswith("No: 2 of 3 nodes cannot be drained")
+    silent = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+    lost = manifest("v1", "Node", "b", spec={"unschedulable": True}, status=silent)
+    assert asked(draining(of=lost)).startswith("No: 3 of 3 nodes cannot be drained")
 
 
 def test_only_what_keeps_the_node_is_a_stop() -> None:

@@ -31,7 +31,7 @@ from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.drain import selection, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
 from virt_admit.forecasts.drain.selection import NodeQuery
-from virt_admit.forecasts.upgrade import rehearsal
+from virt_admit.forecasts.upgrade import drain_waits, rehearsal
 from virt_admit.forecasts.upgrade.rehearsal import Options
 from virt_admit.model.in_order import InOrder
 from virt_admit.model.kubernetes import clock
@@ -198,13 +198,16 @@ def _plan(cluster: Cluster, query: NodeQuery | None, in_order: InOrder) -> Plan:
 
 def rehearsed(result: Plan, cluster: Cluster, in_order: InOrder = map) -> Plan:
     """Return a plan of all nodes with what stops an upgrade although each of them can be drained,
-    or may, by the words of ``upgrade``.
+    or may, by the words of ``upgrade``; and which nodes it brings back, for which others wait.
     """
-    if not result.whole or result.held or not result.drainable:
+    awaited = drain_waits.only_returns(result)
+    if not result.whole or result.held or not (result.drainable or awaited):
         return result
     upgrade = rehearsal.run(cluster, Options(), result, forecast_only=True, in_order=in_order)
     if upgrade.possible:
-        return replace(result, stopped=upgrade.stopped)
+        return replace(result, stopped=upgrade.stopped, awaited=awaited)
+    if awaited:
+        return result
     found = tuple(filter(None, (because(upgrade),)))
     return (
         replace(result, unsure=found) if upgrade.possible is None else replace(result, held=found)

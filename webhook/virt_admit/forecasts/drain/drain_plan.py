@@ -211,6 +211,10 @@ class Plan:
     """What may stop an upgrade so, and could not be determined."""
     stopped: int | None = None
     """How many VMs an upgrade stops for good, where it was rehearsed."""
+    awaited: tuple[str, ...] = ()
+    """The nodes whose return ends what keeps others, where an upgrade that was rehearsed brings
+    them back.
+    """
     closed: tuple[ClosedTarget, ...] = ()
     """The nodes to which no VM of another one can go now, where all of them are known."""
     reported: tuple[ReportedProblem, ...] = ()

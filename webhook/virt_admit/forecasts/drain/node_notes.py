@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import harvester_maintenance
 from virt_admit.forecasts.drain.access import awaited_certificates, unavailable_apis
-from virt_admit.forecasts.drain.budgets import mutual_drains, rook_osds
+from virt_admit.forecasts.drain.budgets import mutual_drains
+from virt_admit.forecasts.drain.budgets.rook import rook_osds
 from virt_admit.forecasts.drain.changes import readiness
 from virt_admit.forecasts.drain.control import (
     component_states,

@@ -264,7 +264,7 @@ def _update(vmi: Object, methods: Collection[str], cluster: Cluster) -> Update:
         return Update(
             vmi,
             Reach.NEVER,
-            "no update method is listed, so its next migration or restart updates it"
+            f"no update method is listed, so its next {'migration or ' * can}restart updates it"
             if can or not methods
             else f"it cannot migrate: {vmis.blocking_reason(vmi)}",
         )

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.budgets.drain_obstacles import ForeignWait
 from virt_admit.forecasts.drain.control import kept_volumes
 from virt_admit.forecasts.drain.control.kept_volumes import KeptVolumes
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
@@ -57,6 +58,19 @@ def _without_awaited(node: NodePlan, updated: Collection[str]) -> NodePlan:
     return replace(node, pods=replace(pods, blockers=left, passing=(*pods.passing, *passing)))
 
 
+def only_returns(plan: Plan) -> tuple[str, ...]:
+    """Return the nodes whose return is all that nodes of a plan wait for, which cannot be drained
+    now; empty: more keeps one of them, or none is kept.
+    """
+    kept = [node for node in plan.nodes if node.drainable is False]
+    blockers = [each for node in kept for each in node.pods.blockers]
+    if not all(each.awaits for each in blockers) or None in {n.drainable for n in plan.nodes}:
+        return ()
+    if any(node.blockers > len(node.pods.blockers) or node.moving.fits is False for node in kept):
+        return ()
+    return tuple(sorted({name for each in blockers for name in each.awaits}))
+
+
 def awaited(plan: Plan, pools: Sequence[Pool]) -> Iterator[str]:
     """Yield which drains wait until other nodes are back."""
     found: dict[tuple[str, ...], list[str]] = {}
@@ -69,6 +83,21 @@ def awaited(plan: Plan, pools: Sequence[Pool]) -> Iterator[str]:
             f"{names(away)} is back, and what guards it has ended, before the drain of "
             f"{names(held)}"
         )
+
+
+def refusals(plan: Plan, begun: Sequence[PoolUpdate]) -> Iterator[str]:
+    """Yield what refuses evictions of nodes that are being drained, and passes without them."""
+    drained = {name for name, update in by_node(begun) if update.phase is Phase.DRAINING}
+    for node in (each for each in plan.nodes if each.name in drained):
+        told = {each.subject for each in node.pods.passing}
+        for each in foreign(node):
+            if each.subject not in told:
+                yield f"{each.subject} lets {node.name} go soon: {each.reason}"
+
+
+def foreign(node: NodePlan) -> Iterator[ForeignWait]:
+    """Yield what the drain of a node waits for without a part in it."""
+    return (each for each in node.pods.waits if isinstance(each, ForeignWait))
 
 
 def ending(plan: Plan) -> Iterator[str]:

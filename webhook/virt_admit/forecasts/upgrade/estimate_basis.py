@@ -72,6 +72,7 @@ def rests_on(
     yield from rebuilt_volumes.notes(cluster)
     yield from drain_waits.rests_on(driver, start.pools, cluster)
     yield from drain_waits.awaited(start.plan, start.pools)
+    yield from drain_waits.refusals(start.plan, start.begun)
     yield from drain_waits.ending(start.plan)
 
 

@@ -144,12 +144,12 @@ _WIDTH: Final = 80
 
 
 def _waits_for(update: NodeUpdate, plan: NodePlan | None) -> str:
-    """Return what a node waits for: what blocks its drain, else its VMs,
+    """Return what a node waits for: what blocks its drain or refuses it for a moment, and its VMs;
     else the words of the updater.
     """
     if update.phase is not Phase.DRAINING or plan is None:
         return update.waits_for
-    blockers = [found.subject for found in plan.pods.lasting]
+    blockers = [found.subject for found in (*plan.pods.lasting, *drain_waits.foreign(plan))]
     return (
         names([*blockers, *(row.vmi.full_name for row in plan.forecasts)], _WIDTH)
         or update.waits_for

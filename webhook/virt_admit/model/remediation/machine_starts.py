@@ -69,7 +69,9 @@ SLOW_READS: Final[Reads] = union(
     dict.fromkeys((MACHINE, CAPI_MACHINE, NODE), ("metadata.creationTimestamp",)),
 )
 """The fields that ``too_slow`` reads."""
-SHORT_READS: Final[Reads] = union(bare_metal.READS, SLOW_READS)
+SHORT_READS: Final[Reads] = union(
+    bare_metal.READS, SLOW_READS, dict.fromkeys((MACHINE, CAPI_MACHINE), machines.TURN_FIELDS)
+)
 """The fields that ``short_start`` reads."""
 
 _USUAL: Final = timedelta(hours=1)
@@ -224,9 +226,15 @@ def short_start(
     if allowed >= on_metal:  # hardly any machine takes longer
         return None
     if why := cut(bare_metal.reason(obj, cluster), 40):
-        return ShortStart(
-            f"{limit} is too short for bare metal ({why}) to become a node", on_metal, certain=False
-        )
+        words = f"{limit} is too short for bare metal ({why}) to become a node"
+        least = timedelta(microseconds=allowed / 1000)
+        every = check_scope.selected(obj, cluster).objects
+        turn = machines.deleted_in_turn(every, least, least + _SLACK)
+        if turn is not None:
+            former, following = turn
+            done = f"this check has deleted {former.name} after that time, {following.name} is next"
+            words = f"{words}: {done}"
+        return ShortStart(words, on_metal, certain=turn is not None, seen=turn is not None)
     if unread is not None:
         raise unread
     return None

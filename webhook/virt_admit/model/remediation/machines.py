@@ -6,11 +6,12 @@ Work that is linear in the machines of a cluster is done once per cluster state.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
-from virt_admit.model.kubernetes import kinds, selectors
+from virt_admit.model.kubernetes import clock, kinds, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.labels import NO_POSITIONS, LabelIndex, Selection
@@ -259,3 +260,40 @@ def platform(cluster: Cluster) -> str:
         return ""
     status = infrastructure["status"]
     return status.at("platformStatus", "type").text or status["platform"].text or ""
+
+
+# --- deletions ------------------------------------------------------------------------------------
+
+TURN_FIELDS: Final = (
+    "metadata.creationTimestamp",
+    "metadata.deletionTimestamp",
+    "metadata.ownerReferences",
+)
+"""The fields of Machines that ``deleted_in_turn`` reads besides their node."""
+
+
+def deleted_in_turn(
+    every: Iterable[Object], least: timedelta, most: timedelta
+) -> tuple[Object, Object] | None:
+    """Return a Machine whose deletion began at such an age, and the one that its owner has made
+    since then, both without a node; None: there are none.
+
+    The first one is there as long as its instance ends.
+    """
+    without = [each for each in every if not node_name(each)]
+    for gone in filter(lambda each: each.deleted, without):
+        begun = clock.instant(gone.created)
+        ended = clock.instant(gone.metadata["deletionTimestamp"].text)
+        if begun is None or ended is None or not least <= ended - begun < most:
+            continue
+        for each in without:
+            made = clock.instant(each.created)
+            is_next = not each.deleted and made is not None and made >= ended
+            if is_next and _owners(gone) & _owners(each):
+                return gone, each
+    return None
+
+
+def _owners(machine: Object) -> set[str]:
+    owners = machine.metadata["ownerReferences"].items()
+    return {owner["uid"].text or f"{owner['kind'].text}/{owner['name'].text}" for owner in owners}

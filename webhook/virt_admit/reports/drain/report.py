@@ -276,6 +276,11 @@ def verdict(plan: Plan) -> DrainVerdict:
     cost = words.cost(stops, drained)
     blocked = [node for node in plan.nodes if node.drainable is False]
     whole = count(len(plan.nodes), "node")
+    if blocked and plan.awaited:
+        later, back = names(node.name for node in blocked), names(plan.awaited)
+        be = "are" if len(plan.awaited) > 1 else "is"
+        sentence = f"{later} can be drained once {back} {be} back.{cost}"
+        return DrainVerdict(True, bool(stops), words.yes(stops), sentence)
     if blocked:
         causes = ", ".join(_causes(blocked))
         sentence = (

@@ -291,14 +291,18 @@ def _whole(result: Plan) -> Iterator[str]:
     yield from closed_targets.lines(result.closed)
     if result.methods is not None:
         by_reach = Counter(update.reach for update in result.updates)
-        reaches = ", ".join(f"{by_reach[reach]} {reach}" for reach in Reach if by_reach[reach])
+        # without a method that is what was asked for, and another step updates them
+        label = {} if result.methods else {Reach.NEVER: "not by KubeVirt"}
+        reaches = ", ".join(
+            f"{by_reach[reach]} {label.get(reach, reach)}" for reach in Reach if by_reach[reach]
+        )
         methods = ", ".join(result.methods) or "no method"
         yield f"Updates of running VMs ({methods}): {reaches or 'no VM is running'}"
         for reach in _OUT_OF_REACH:
             those = (each for each in result.updates if each.reach is reach)
             missed = [f"{each.vmi.full_name} ({each.reason})" for each in those]
             if missed:
-                yield f"  {reach}: {names(missed)}"
+                yield f"  {label.get(reach, reach)}: {names(missed)}"
     if result.uncovered:
         nodes = count(len(result.uncovered), "node")
         others = {node for some in result.otherwise.values() for node in some}

@@ -9,6 +9,7 @@ do that.)
 avoids the shutdown.
 """
 
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.kinds import POOL, VM
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
@@ -53,9 +54,20 @@ def check(vm: Object, context: Context) -> Findings:
         ", or evictionStrategy: LiveMigrate" if assessment.migratable is Migratable.YES else ""
     )
     off = vm.at("status", "printableStatus").text == "Stopped"
+    advice = (
+        "It is shut down now, perhaps on purpose: Always would start it." if off else "Use Always"
+    )
     yield Finding(
         run.path,
         f"with {strategy.phrase} a drain shuts the guest down{why}, and RerunOnFailure then keeps "
-        f"it off. Use Always{' (which starts the VM now)' if off else ''}{instead}.",
+        f"it off. {advice}{'' if off else f'{instead}.'}",
         value=(run.value, strategy.value),
+        # a guest that was shut down on purpose is not to be started by a remedy for drains
+        max_action=Action.AUDIT if off else Action.DENY,
+        command=_seen(vm) if off else "",
     )
+
+
+def _seen(vm: Object) -> str:
+    space = argument(vms.namespace_of(vm))
+    return shell("virt-admit", "explain", argument(f"vm/{vm.name}"), "-n", space)

@@ -12,6 +12,7 @@ until that node is back.
 from functools import partial
 
 from virt_admit.forecasts.placement import permanent_constraints
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import first_known
 from virt_admit.model.kubernetes.kinds import NODE, POOL, VM
@@ -75,12 +76,16 @@ def check(vm: Object, context: Context) -> Findings:
                 # without the name of the node, so that VMs of several nodes are one line
                 then = "restarts on its node only, so it is down until that node is back"
                 remedy = "Plan for that" + (", or use disks of all nodes." if disks else ".")
+    # no edit of the VM changes that on a single node
+    stays_down = outcomes.drain is Then.RESTARTED and not cause
+    alone = nodes.alone(context.cluster) if stays_down else ""
     message = f"{strategy.phrase} lets a drain shut the guest down{why}. With runStrategy {run} "
     yield Finding(
         strategy.path,
         f"{message}the VM {then}. {remedy}",
         value=(strategy.value, run),
         problem=problem_of(cause, vm) if cause else None,
+        command=shell("virt-admit", "drain", argument(alone)) if alone else "",
     )
 
 

@@ -17,6 +17,7 @@ that has ended.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from virt_admit.model import api_discovery
 from virt_admit.model.kubernetes import clock, kinds, webhook_bundles
@@ -93,14 +94,28 @@ def _served(obj: Object, cluster: Cluster) -> Findings:
         does = f"Restart the pods of {name}, and check their operator."
     path = obj.condition("Available")["status"].path
     short = does.replace(" after each rotation", "")
+    lasting = _lasting(obj)
     texts = [
         f"it serves a certificate {expired}, so {effect}. {remedied}"
+        for more in dict.fromkeys((lasting, ""))
         for effect in (*effects, fail)
-        for remedied in dict.fromkeys((does, short))
+        for remedied in ([does + more] if more else dict.fromkeys((does, short)))
     ]
     message = check.first_that_fits(path, *texts)
     command = remedy.command if remedy.words.startswith("restart") else ""
     yield Finding(path, message, problem=problem_of(ProblemCause.COMPONENT, obj), command=command)
+
+
+_TEMPLATES: Final = "subresources.template.kubevirt.io"
+"""The API of virt-template-apiserver, which KubeVirt 1.9 installs by default and whose pods load
+their certificate once (kubevirt/kubevirt#18936)."""
+
+
+def _lasting(obj: Object) -> str:
+    """Return what ends that for good, with a space before; empty: it is not known."""
+    if obj.at("spec", "group").text != _TEMPLATES:
+        return ""
+    return " Update KubeVirt to a release that reloads it, or add Template to disabledFeatureGates."
 
 
 def _has_webhooks(obj: Object, cluster: Cluster) -> bool:

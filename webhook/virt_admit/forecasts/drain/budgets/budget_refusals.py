@@ -21,6 +21,7 @@ from virt_admit.forecasts.drain.budgets import (
 )
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, ForeignWait, Wait
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
+from virt_admit.forecasts.drain.budgets.rook import rook_budgets
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import PDB
@@ -83,19 +84,32 @@ def _of_budget(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait 
             return None
         if answer.way is Way.WAITS:
             return (ForeignWait if answer.passes else Wait).at(budget, PDB, answer.reason)
+        if answer.of_pods and (passing := _starting(pod, budget, cluster)) is not None:
+            return passing
         return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster), cluster)
     choice = eviction_policy.choice(pod, budget, cluster)
     if never:
         return _never(pod, budget, never, choice, cluster)
     if pod_budgets.allows(budget):
         return None
-    if starting := unhealthy_pods.starting(pod, budget, cluster):
-        reason = f"it lets pod {pod.name} go once others are ready: {starting}"
-        return ForeignWait.at(budget, PDB, reason)
+    if (passing := _starting(pod, budget, cluster)) is not None:
+        return passing
     reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
     remedy = f"Wait until its pods are healthy, or repair them{choice}."
     answer = OperatorAnswer(Way.NOW, reason, remedy, of_pods=True)
     return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster, choice), cluster)
+
+
+def _starting(pod: Object, budget: Object, cluster: Cluster) -> ForeignWait | None:
+    """Return that a budget lets a pod go once others, which have just begun to start, are ready;
+    None: that may not be all.
+    """
+    follows = rook_budgets.follows_pods(budget)
+    starting = unhealthy_pods.starting(pod, budget, cluster, follows=follows)
+    if not starting:
+        return None
+    reason = f"it lets pod {pod.name} go once others are ready: {starting}"
+    return ForeignWait.at(budget, PDB, reason)
 
 
 def _never(pod: Object, budget: Object, never: str, choice: str, cluster: Cluster) -> Blocker:

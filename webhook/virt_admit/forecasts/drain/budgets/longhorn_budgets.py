@@ -18,6 +18,7 @@ from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.budgets import (
     longhorn_instances,
     longhorn_migrations,
+    longhorn_rebuilds,
     operator_eviction,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
@@ -56,6 +57,7 @@ READS: Final = union(
     operator_eviction.READS,
     longhorn_copies.READS,
     longhorn_instances.READS,
+    longhorn_rebuilds.READS,
     machine_nodes.READS,
     {
         LONGHORN_VOLUME: ("spec.dataLocality", "spec.numberOfReplicas", "status.state"),
@@ -157,8 +159,7 @@ def _of_last(kept: Sequence[Object], policy: str, eviction: PodEviction) -> Oper
             f"the other healthy copies of {_titles(volumes, eviction)} are on nodes that are "
             f"cordoned ({names(sorted(waiting))}), which Longhorn does not count"
         )
-        words, command = maintenance_updates.way_back(cordoned[0])
-        return OperatorAnswer(Way.NOW, reason, typed(f"{words[0].upper()}{words[1:]}", command))
+        return longhorn_rebuilds.on_cordoned(reason, cordoned, eviction)
     if policy != _MAY_STOP and all(map(_is_stopped, kept)):
         return _stopped(alone, policy, eviction)
     return _last_copies(alone, eviction, may_stop=policy == _MAY_STOP)
@@ -353,17 +354,7 @@ def _last_copies(volumes: list[str], eviction: PodEviction, *, may_stop: bool) -
         for each in known
     )
     if rebuilding:
-        detached = all(each.at("status", "state").text == "detached" for each in known)
-        first = (
-            "Start the VM that uses it, because Longhorn rebuilds only attached volumes, and wait"
-            if detached
-            else "Wait"
-        )
-        return OperatorAnswer(
-            Way.NOW,
-            reason,
-            f"{first} until Longhorn has rebuilt a copy on another node that is not cordoned.",
-        )
+        return longhorn_rebuilds.answer(reason, known, eviction)
     elsewhere = " and replicaSoftAntiAffinity: disabled" if healthy > 1 else ""
     remedy = (
         f"Add a replica: set numberOfReplicas: {max(wanted, healthy, 1) + 1}{elsewhere} in the "

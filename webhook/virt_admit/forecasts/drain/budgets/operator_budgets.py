@@ -3,7 +3,6 @@ or really refuses.
 
 The form of such a budget says little: the operator moves or removes it when a node is cordoned, and
 writes it back when another client changes it. It often protects the last copy of data. Sources:
-rook/rook:pkg/operator/ceph/cluster/mon/drain.go#reconcileMonPDB;
 cloudnative-pg/cloudnative-pg:pkg/specs/poddisruptionbudget.go,
 :internal/controller/replicas.go#reconcileTargetPrimaryFromPods; noobaa/noobaa-operator:pkg/cnpg
 (OpenShift Data Foundation has its own build of it, with another API group);
@@ -14,7 +13,7 @@ openshift/cluster-image-registry-operator:pkg/resource/poddisruptionbudget.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -26,25 +25,27 @@ from virt_admit.forecasts.drain.budgets import (
     pod_budgets,
     pod_counts,
     postgres_budgets,
-    rook_osds,
 )
 from virt_admit.forecasts.drain.budgets.operator_eviction import (
     GOES,
     OperatorAnswer,
+    Owner,
     PodEviction,
     Way,
     drained_around,
     is_schedulable,
     node_of,
     not_ready,
+    owner_of,
+    owners,
     selected_labels,
 )
+from virt_admit.forecasts.drain.budgets.rook import rook_budgets
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
     BUILT_IN_GROUPS,
-    CEPH_CLUSTER,
     CNPG_CLUSTER,
     ELASTICSEARCH,
     NOOBAA_CLUSTER,
@@ -60,9 +61,8 @@ READS: Final = union(
     drain_cleaner.READS,
     guard_budgets.READS,
     postgres_budgets.READS,
-    rook_osds.READS,
+    rook_budgets.READS,
     {
-        CEPH_CLUSTER: ("spec.disruptionManagement.managePodBudgets",),
         CNPG_CLUSTER: ("metadata.ownerReferences", "spec.instances"),
         NOOBAA_CLUSTER: ("metadata.ownerReferences", "spec.instances"),
         ELASTICSEARCH: ("spec.nodeSets", "status.health"),
@@ -83,17 +83,6 @@ class Operator(NamedTuple):
     """
     overrules: bool = False
     """Whether it is asked about an eviction that its budget allows: others let that pod go."""
-
-
-class Owner(NamedTuple):
-    """The object that an owner reference of a budget names."""
-
-    group: str
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}"
 
 
 def operator(budget: Object) -> Operator | None:
@@ -136,75 +125,11 @@ def _shown(answer: OperatorAnswer | None, budget: Object) -> OperatorAnswer | No
     """
     if answer is None or not answer.remedy or answer.of_pods or "kubectl " in answer.remedy:
         return answer
-    owners = ((kinds.find(each.group, each.kind), each.name) for each in _owners(budget))
+    above = ((kinds.find(each.group, each.kind), each.name) for each in owners(budget))
     command = next(
-        (kubectl("describe", kind, name, budget.namespace) for kind, name in owners if kind), ""
+        (kubectl("describe", kind, name, budget.namespace) for kind, name in above if kind), ""
     )
     return answer._replace(remedy=typed(answer.remedy, command))
-
-
-def _owners(budget: Object) -> Iterator[Owner]:
-    for reference in budget.metadata["ownerReferences"].items():
-        group = (reference["apiVersion"].text or "").rpartition("/")[0]
-        yield Owner(group, reference["kind"].text or "", reference["name"].text or "")
-
-
-def _owner(budget: Object, *groups: str) -> Owner | None:
-    """Return the owner of a budget whose API group is one of these or below one of these."""
-    return next(
-        (
-            owner
-            for owner in _owners(budget)
-            for group in groups
-            if f".{owner.group}".endswith(f".{group}")
-        ),
-        None,
-    )
-
-
-# --- Rook-Ceph ------------------------------------------------------------------------------------
-
-_ROOK: Final = "ceph.rook.io"
-
-
-def _is_of_rook(budget: Object) -> bool:
-    return _owner(budget, _ROOK) is not None or _is_of_monitors(budget)
-
-
-def _is_of_monitors(budget: Object) -> bool:
-    return (
-        budget.name == "rook-ceph-mon-pdb" and selected_labels(budget).get("app") == "rook-ceph-mon"
-    )
-
-
-def _rook(eviction: PodEviction) -> OperatorAnswer | None:
-    labels = selected_labels(eviction.budget)
-    domain = next((key for key in labels if key.startswith(rook_osds.DOMAIN)), "")
-    if domain:
-        return rook_osds.another_domain(eviction, domain)
-    if labels.get("app") == "rook-ceph-osd":
-        return rook_osds.of_node(eviction)
-    if eviction.allowed:
-        return GOES
-    if _is_of_monitors(eviction.budget):
-        if any(
-            map(
-                _leaves_budgets_alone,
-                eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace),
-            )
-        ):
-            return None
-        remedy = "Wait until all monitors are in the quorum, or repair them."
-        return OperatorAnswer(Way.NOW, "a Ceph monitor is down", remedy, of_pods=True)
-    owner = _owner(eviction.budget, _ROOK)
-    if eviction.never:
-        reason = f"{eviction.never}, and Rook keeps it for {owner}"
-        return OperatorAnswer(Way.NEVER, reason, f"Add an instance or a standby in {owner}.")
-    return not_ready(f"a daemon of {owner}")
-
-
-def _leaves_budgets_alone(ceph: Object) -> bool:
-    return ceph.at("spec", "disruptionManagement", "managePodBudgets").boolean is False
 
 
 # --- databases and queues -------------------------------------------------------------------------
@@ -217,7 +142,7 @@ def _cloudnative_pg(eviction: PodEviction) -> OperatorAnswer:
     """CloudNativePG makes a ready replica on another node the primary when the node of the primary
     is cordoned.
     """
-    owner, namespace = _owner(eviction.budget, *_CNPG), eviction.budget.namespace
+    owner, namespace = owner_of(eviction.budget, *_CNPG), eviction.budget.namespace
     if owner is None or not eviction.budget.name.endswith("-primary"):
         return not_ready(f"a replica of {owner}")
     if any(_is_standby(pod, owner.name, eviction) for pod in eviction.pods):
@@ -258,7 +183,7 @@ def _strimzi(eviction: PodEviction) -> OperatorAnswer:
     """Strimzi's Drain Cleaner refuses the eviction and lets the operator roll the pod to another
     node.
     """
-    owner = _owner(eviction.budget, "strimzi.io")
+    owner = owner_of(eviction.budget, "strimzi.io")
     if drain_cleaner.is_installed(eviction.cluster):
         if silent := drain_cleaner.silence(eviction.cluster):
             reason = (
@@ -281,7 +206,7 @@ def _strimzi(eviction: PodEviction) -> OperatorAnswer:
 
 def _elasticsearch(eviction: PodEviction) -> OperatorAnswer:
     """ECK allows one pod of a green cluster with several nodes of each role."""
-    owner = _owner(eviction.budget, "elasticsearch.k8s.elastic.co")
+    owner = owner_of(eviction.budget, "elasticsearch.k8s.elastic.co")
     found = eviction.cluster.get(
         ELASTICSEARCH, eviction.budget.namespace, owner.name if owner else ""
     )
@@ -378,7 +303,7 @@ def _custom_owner(budget: Object) -> Owner | None:
     return next(
         (
             owner
-            for owner in _owners(budget)
+            for owner in owners(budget)
             if "." in owner.group and owner.group not in BUILT_IN_GROUPS
         ),
         None,
@@ -449,13 +374,13 @@ _OPERATORS: Final = (
         overrules=True,
     ),
     Operator("Longhorn", longhorn_budgets.is_csi, longhorn_budgets.csi),
-    Operator("Rook", _is_of_rook, _rook, overrules=True),
-    Operator("CloudNativePG", lambda budget: _owner(budget, *_CNPG) is not None, _cloudnative_pg),
+    Operator("Rook", rook_budgets.wrote, rook_budgets.judge, overrules=True),
+    Operator("CloudNativePG", lambda budget: owner_of(budget, *_CNPG) is not None, _cloudnative_pg),
     Operator("Zalando's Postgres operator", postgres_budgets.wrote, postgres_budgets.judge),
-    Operator("Strimzi", lambda budget: _owner(budget, "strimzi.io") is not None, _strimzi),
+    Operator("Strimzi", lambda budget: owner_of(budget, "strimzi.io") is not None, _strimzi),
     Operator(
         "ECK",
-        lambda budget: _owner(budget, "elasticsearch.k8s.elastic.co") is not None,
+        lambda budget: owner_of(budget, "elasticsearch.k8s.elastic.co") is not None,
         _elasticsearch,
     ),
     Operator("OpenShift", guard_budgets.is_guard, guard_budgets.guard),

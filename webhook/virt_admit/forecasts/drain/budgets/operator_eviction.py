@@ -118,6 +118,36 @@ def selected_labels(budget: Object) -> dict[str, str]:
     return single | dict(selector["matchLabels"].texts)
 
 
+class Owner(NamedTuple):
+    """The object that an owner reference of a budget names."""
+
+    group: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def owners(budget: Object) -> Iterator[Owner]:
+    for reference in budget.metadata["ownerReferences"].items():
+        group = (reference["apiVersion"].text or "").rpartition("/")[0]
+        yield Owner(group, reference["kind"].text or "", reference["name"].text or "")
+
+
+def owner_of(budget: Object, *groups: str) -> Owner | None:
+    """Return the owner of a budget whose API group is one of these or below one of these."""
+    return next(
+        (
+            owner
+            for owner in owners(budget)
+            for group in groups
+            if f".{owner.group}".endswith(f".{group}")
+        ),
+        None,
+    )
+
+
 def node_of(pod: Object) -> str:
     return pod.at("spec", "nodeName").text or ""
 

@@ -223,41 +223,80 @@ def explained(
     )
 
 
-def starting(pod: Object, budget: Object, cluster: Cluster) -> str:
+def starting(pod: Object, budget: Object, cluster: Cluster, *, follows: bool = False) -> str:
     """Return which pods only have to become ready, so that a budget lets a pod go; empty:
     that may not be all.
 
-    Each of them was created a moment ago and has not failed, as after every eviction of a pod with
-    replicas.
+    Each of them began to start a moment ago and has not failed, as after every eviction of a pod
+    with replicas.
+
+    ``follows``: whether an operator raises the budget once they are ready.
     """
     found = [each for each in _unhealthy(pod, budget, cluster) if not each.deleted]
-    if not found or not pod_budgets.suffices(budget, len(found)):
+    if not found or not (follows or pod_budgets.suffices(budget, len(found))):
         return ""
     if not all(has_just_begun(each, cluster) for each in found):
         return ""
     first = min(found, key=lambda each: each.created)
-    age = clock.duration(clock.age(first, cluster) or timedelta())
+    begun = began(first, cluster)
+    age = clock.duration(begun.age or timedelta())
     return (
-        f"{_named(found, first, cluster)}, but {'the first ' * (len(found) > 1)}was created only "
+        f"{_named(found, first, cluster)}, but {'the first ' * (len(found) > 1)}{begun.words} only "
         f"{age} ago"
     )
 
 
+class Begun(NamedTuple):
+    """Since when a pod can start."""
+
+    words: str
+    age: timedelta | None
+    waited: bool = True
+    """Whether it was made before that."""
+
+
+def began(pod: Object, cluster: Cluster) -> Begun:
+    """Return since when a pod can start: after a drain it waits for its node, whose reboot also
+    restarts what has stayed on it.
+    """
+    created = Begun("was created", clock.age(pod, cluster), waited=False)
+    if created.age is None or created.age <= USUAL:
+        return created
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    ready = node.condition("Ready")["lastTransitionTime"].text if node is not None else None
+    later = (
+        Begun("got its node", clock.since(_placed_at(pod), cluster)),
+        Begun(_BACK, clock.since(ready, cluster)),
+    )
+    return min(
+        (created, *(each for each in later if each.age is not None)),
+        key=lambda each: each.age or timedelta(),
+    )
+
+
+def _placed_at(pod: Object) -> str | None:
+    placed = pod.condition("PodScheduled")
+    return placed["lastTransitionTime"].text if placed["status"].text == "True" else None
+
+
 def has_just_begun(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod starts on a node that works,
-    within the usual time and for the first time.
+    within the usual time and for the first time, or the first time since its node is back.
     """
     node = pod.at("spec", "nodeName").text or ""
-    age = clock.age(pod, cluster)
-    counts = (each["restartCount"].integer for each in container_statuses(pod))
+    begun = began(pod, cluster)
+    again = any(each["restartCount"].integer for each in container_statuses(pod))
     works = bool(node) and not node_health.silence_now(node, cluster) and not _failure(pod, cluster)
     return (
         works
         and clock.exact(cluster) is not None
-        and age is not None
-        and age <= USUAL
-        and not any(counts)
+        and begun.age is not None
+        and begun.age <= USUAL
+        and (not again or begun.words == _BACK)
     )
+
+
+_BACK: Final = "got its node back"
 
 
 def _failure(pod: Object, cluster: Cluster) -> str:

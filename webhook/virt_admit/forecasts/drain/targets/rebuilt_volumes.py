@@ -29,7 +29,7 @@ READS: Final[Reads] = {
     PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
 }
 _DRIVER: Final = "driver.longhorn.io"
-_WRITE_ONLY: Final = "WO"
+WRITE_ONLY: Final = "WO"
 
 
 def words(vmi: Object, cluster: Cluster) -> str:
@@ -44,7 +44,7 @@ def words(vmi: Object, cluster: Cluster) -> str:
 
 def notes(cluster: Cluster) -> Iterator[str]:
     """Yield which VMs migrate only after that."""
-    every = cluster.known(VMI) if cluster.cached(_write_only) else ()
+    every = cluster.known(VMI) if cluster.cached(write_only) else ()
     waiting = sorted(vmi.full_name for vmi in every if any(_rebuilding(vmi, cluster)))
     if waiting:
         yield f"no migration of {names(waiting, 80)} begins before Longhorn has rebuilt its volumes"
@@ -52,15 +52,15 @@ def notes(cluster: Cluster) -> Iterator[str]:
 
 def _rebuilding(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the claims of a VMI whose volume is being rebuilt, as ``data (8% done)``."""
-    engines = cluster.cached(_write_only)
+    engines = cluster.cached(write_only)
     for claim in launcher_pod.all_claims(vmi["spec"]) if engines else ():
         volume = csi_of(find(cluster, PVC, vmi.namespace or "default", claim), cluster)
         name = volume["volumeHandle"].text if volume["driver"].text == _DRIVER else None
-        if name and (engine := entry(cluster, _write_only, name)) is not None:
-            yield f"{claim}{_progress(engine)}"
+        if name and (engine := entry(cluster, write_only, name)) is not None:
+            yield f"{claim}{progress(engine)}"
 
 
-def _write_only(cluster: Cluster) -> Mapping[str, Object]:
+def write_only(cluster: Cluster) -> Mapping[str, Object]:
     """Return the engines that run with a replica which is being rebuilt, by volume."""
     return {
         engine.at("spec", "volumeName").text or "": engine
@@ -68,12 +68,12 @@ def _write_only(cluster: Cluster) -> Mapping[str, Object]:
         if engine.at("spec", "active").boolean is not False
         and engine.at("status", "currentState").text == "running"
         and any(
-            mode.text == _WRITE_ONLY for _, mode in engine.at("status", "replicaModeMap").entries()
+            mode.text == WRITE_ONLY for _, mode in engine.at("status", "replicaModeMap").entries()
         )
     }
 
 
-def _progress(engine: Object) -> str:
+def progress(engine: Object) -> str:
     """Return how far the rebuilding is, in brackets; empty: not known."""
     every = (each for _, each in engine.at("status", "rebuildStatus").entries())
     done = (each["progress"].integer for each in every if each["isRebuilding"].boolean)

@@ -23,6 +23,7 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     node_of,
     selected_labels,
 )
+from virt_admit.forecasts.drain.budgets.rook import ceph_recovery
 from virt_admit.forecasts.placement.components.drivers import refusing_storage
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.evidence.writes import admission_policies
@@ -38,6 +39,7 @@ READS: Final = union(
     clock.READS,
     admission_policies.READS,
     unhealthy_pods.READS,
+    ceph_recovery.READS,
     {
         CEPH_CLUSTER: ("status.ceph.health", "status.ceph.details", "status.phase"),
         DEPLOYMENT: ("metadata.labels", "status.readyReplicas"),
@@ -87,7 +89,7 @@ def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
     others = [pod for pod in _down(osds) if pod not in elsewhere]
     away = _away(elsewhere, eviction.cluster)
     if not away and _are_up(elsewhere, label, eviction):
-        return _outdated(where, others, eviction)
+        return _outdated(where, elsewhere, others, eviction)
     too = f", and {_placed(others, eviction.cluster)} is down too" if others else ""
     reason = f"Ceph waits until {where} is back and its data is clean{too}"
     remedy = f"Wait for that, and repair {where} if it does not come back."
@@ -107,7 +109,10 @@ def _starting(
     (:pkg/operator/ceph/cluster/osd/update.go#updateExistingOSDs).
     """
     cluster, down = eviction.cluster, _down(osds)
-    if not failed or len(down) != len(failed) or not _is_updating(eviction):
+    if not failed or len(down) != len(failed) or _lacks_data(eviction):
+        return None
+    begins = [unhealthy_pods.began(each, cluster) for each in failed]
+    if not (_is_updating(eviction) or all(each.waited for each in begins)):
         return None
     if not all(unhealthy_pods.has_just_begun(each, cluster) for each in failed):
         return None
@@ -116,25 +121,29 @@ def _starting(
     without = (each for each in _stopped(domains, label, eviction) if _number(each) not in numbers)
     if unlisted(cluster, DEPLOYMENT) or any(True for _ in without):
         return None
-    first = min(failed, key=lambda pod: pod.created)
-    age = clock.duration(clock.age(first, cluster) or datetime.timedelta())
+    first = max(begins, key=lambda each: each.age or datetime.timedelta())
+    age = clock.duration(first.age or datetime.timedelta())
     the_first = "the first pod" if len(failed) > 1 else "its pod"
     reason = (
         f"Rook removes it once {_named(failed)} on {names(_hosts(failed))} is up and data is "
-        f"clean: {the_first} was created only {age} ago"
+        f"clean: {the_first} {first.words} only {age} ago"
     )
     return OperatorAnswer(Way.WAITS, reason, passes=True)
 
 
-def _is_updating(eviction: PodEviction) -> bool:
-    """Return whether a budget of 0 is young, or Rook goes through its OSDs, and no data is lost.
+def _lacks_data(eviction: PodEviction) -> bool:
+    known = eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace)
+    return any(map(refusing_storage.lacks_data, known))
 
-    An older budget is of OSDs that were down before: the start of one then says nothing.
+
+def _is_updating(eviction: PodEviction) -> bool:
+    """Return whether a budget of 0 is young, or Rook goes through its OSDs.
+
+    An older budget is of OSDs that were down before: the start of one then says nothing, unless
+    it has waited for its node.
     """
-    found = list(eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace))
-    if any(map(refusing_storage.lacks_data, found)):
-        return False
-    updating = any(each.at("status", "phase").text == _PROGRESSING for each in found)
+    known = eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace)
+    updating = any(each.at("status", "phase").text == _PROGRESSING for each in known)
     return updating or _is_young(eviction)
 
 
@@ -176,9 +185,13 @@ def _stopped(domains: Collection[str], label: str, eviction: PodEviction) -> Ite
             yield each
 
 
-def _outdated(where: str, down: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
+def _outdated(
+    where: str, back: Sequence[Object], down: Sequence[Object], eviction: PodEviction
+) -> OperatorAnswer:
     """Return what keeps budgets of a failure domain that is back: Rook removes them once all data
     is clean, and does not let the next domain go instead.
+
+    ``back`` and ``down``: the pods of its OSDs, and those of OSDs that are down elsewhere.
 
     A Rook before 1.18.3 retains the first domain (rook/rook:pkg/operator/ceph/disruption/
     clusterdisruption/osd.go#setPDBConfig, rook/rook#15840).
@@ -189,9 +202,7 @@ def _outdated(where: str, down: Sequence[Object], eviction: PodEviction) -> Oper
     begin = f"Rook has written it for the time without {where}{kept}, whose OSDs are up again"
     if not down:
         reason = f"{begin}, and removes it once Ceph's data is clean"
-        if _is_young(eviction):
-            return OperatorAnswer(Way.WAITS, reason, passes=True)
-        return OperatorAnswer(Way.NOW, reason, "Wait for that, and see in Ceph what prevents it.")
+        return ceph_recovery.judge(reason, back, eviction)
     osds = _placed(down, eviction.cluster)
     checks = sorted(
         code
@@ -208,8 +219,8 @@ def _outdated(where: str, down: Sequence[Object], eviction: PodEviction) -> Oper
     hosts = _hosts(down)
     lost = next((each for each in hosts if _is_lost(each, eviction.cluster)), "")
     shown = kubectl("describe", NODE, lost) if lost else ""
-    back = f"Bring {_named(down)}{f' of {names(hosts)}' if hosts else ''} back"
-    remedy = typed(back, shown, f"{then}.")
+    bring = f"Bring {_named(down)}{f' of {names(hosts)}' if hosts else ''} back"
+    remedy = typed(bring, shown, f"{then}.")
     return OperatorAnswer(Way.NOW, reason, remedy)
 
 
@@ -339,8 +350,14 @@ def of_node(eviction: PodEviction) -> OperatorAnswer:
     elsewhere = sorted({node_of(osd) or osd.name for osd in down if osd not in here})
     if not eviction.allowed and elsewhere and health != "HEALTH_OK":
         reason = f"an OSD of {names(elsewhere)} is down, and Ceph waits until its data is clean"
+        others = [osd for osd in down if osd not in here]
+        begun = all(unhealthy_pods.has_just_begun(each, eviction.cluster) for each in others)
+        if begun and not here and not _lacks_data(eviction):
+            starts = f"{_named(others)} of {names(elsewhere)}, which has just begun to start"
+            reason = f"Rook lets one go once {starts}, is up"
+            return OperatorAnswer(Way.WAITS, reason, passes=True)
         remedy = "Wait for that, and repair the OSD if it does not come back."
-        away = _away([osd for osd in down if osd not in here], eviction.cluster)
+        away = _away(others, eviction.cluster)
         return OperatorAnswer(Way.NOW, reason, remedy, away)
     late = [osd for osd in here if _ID in osd.labels and _is_long_down(osd, eviction)]
     if not eviction.allowed and late:

@@ -1,0 +1,127 @@
+"""Whether Longhorn is on the way to the copies without which its budget of a node stays.
+
+A replica of a node that was away is used again once its instance manager runs there, and others
+are built after ten minutes. Sources: longhorn/longhorn-manager:controller/volume_controller.go
+#replenishReplicas, :engineapi/types.go#RebuildStatus, :types/setting.go
+(replica-replenishment-wait-interval).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from virt_admit.forecasts.drain.budgets import waiting_pods
+from virt_admit.forecasts.drain.budgets.operator_eviction import (
+    OperatorAnswer,
+    PodEviction,
+    Way,
+    is_schedulable,
+)
+from virt_admit.forecasts.drain.targets import rebuilt_volumes
+from virt_admit.forecasts.placement.components.longhorn import longhorn_copies
+from virt_admit.model.commands import typed
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_VOLUME, NODE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital, names
+from virt_admit.model.node_updates import maintenance_updates, updaters
+
+READS: Final[Reads] = union(
+    clock.READS,
+    waiting_pods.READS,
+    updaters.READS,
+    rebuilt_volumes.READS,
+    longhorn_copies.READS,
+    {
+        LONGHORN_VOLUME: ("status.state",),
+        NODE: (*CONDITIONS, "status.conditions.lastTransitionTime", "spec.unschedulable"),
+    },
+)
+_REUSED: Final = timedelta(minutes=10)
+"""Longhorn waits so long for the former replica before it builds another one."""
+
+
+def answer(reason: str, volumes: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
+    """Return what a budget does whose volumes are to have copies elsewhere, and lack them.
+
+    Args:
+        reason: which copies are on the node that is drained alone.
+        volumes: those.
+        eviction: of the pod of the budget.
+    """
+    if all(each.at("status", "state").text == "detached" for each in volumes):
+        first = "Start the VM that uses it, because Longhorn rebuilds only attached volumes, and "
+        return OperatorAnswer(Way.NOW, reason, f"{first}{_WAIT}")
+    built = [_rebuilt(each, eviction) or _returned(each, eviction) for each in volumes]
+    if built and all(built):
+        return OperatorAnswer(
+            Way.WAITS, f"{reason}, and {names(dict.fromkeys(built), 160)}", passes=True
+        )
+    return OperatorAnswer(Way.NOW, reason, capital(_WAIT))
+
+
+_WAIT: Final = "wait until Longhorn has rebuilt a copy on another node that is not cordoned."
+
+
+def _rebuilt(volume: Object, eviction: PodEviction) -> str:
+    """Return that Longhorn copies a volume to a node that its budget counts; empty: it does not,
+    or not without an error.
+    """
+    cluster = eviction.cluster
+    engine = cluster.cached(rebuilt_volumes.write_only).get(volume.name)
+    if engine is None:
+        return ""
+    every = [each for _, each in engine.at("status", "rebuildStatus").entries()]
+    running = [each for each in every if each["isRebuilding"].boolean and not each["error"].text]
+    modes = engine.at("status", "replicaModeMap").entries()
+    targets = {
+        _node_of(name, eviction) for name, mode in modes if mode.text == rebuilt_volumes.WRITE_ONLY
+    }
+    counted = sorted(filter(lambda name: _counts(name, eviction), targets))
+    if not running or not counted:
+        return ""
+    done = rebuilt_volumes.progress(engine)
+    return f"Longhorn rebuilds a copy on {names(counted)}{done}"
+
+
+def _node_of(replica: str, eviction: PodEviction) -> str:
+    found = find(eviction.cluster, LONGHORN_REPLICA, eviction.budget.namespace, replica)
+    return found.at("spec", "nodeID").text or "" if found is not None else ""
+
+
+def _counts(node: str, eviction: PodEviction) -> bool:
+    return node not in ("", eviction.node) and is_schedulable(node, eviction.cluster)
+
+
+def _returned(volume: Object, eviction: PodEviction) -> str:
+    """Return that a node with a former copy of a volume has just come back; empty: none has."""
+    cluster = eviction.cluster
+    if clock.exact(cluster) is None:
+        return ""
+    for replica in cluster.cached(longhorn_copies.by_volume).get(volume.name, ()):
+        name = replica.at("spec", "nodeID").text or ""
+        node = find(cluster, NODE, "", name) if _counts(name, eviction) else None
+        if node is None or not node.is_true("Ready"):
+            continue
+        age = clock.since(node.condition("Ready")["lastTransitionTime"].text, cluster)
+        if age is not None and age <= _REUSED:
+            back = f"{name}, which has been back for only {clock.duration(age)}"
+            return f"Longhorn uses the copy on {back}"
+    return ""
+
+
+def on_cordoned(reason: str, cordoned: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
+    """Return what a budget waits for whose other copies are on these cordoned nodes: an update
+    brings them back by itself, an administrator ends a maintenance.
+    """
+    away, cluster = tuple(each.name for each in cordoned), eviction.cluster
+    by_hand = updaters.maintenances(cluster)
+    if all(each not in by_hand and waiting_pods.updater(each, cluster) for each in away):
+        be = "are" if len(away) > 1 else "is"
+        return OperatorAnswer(Way.NOW, reason, f"Wait until {names(away)} {be} back.", away)
+    words, command = maintenance_updates.way_back(cordoned[0])
+    return OperatorAnswer(Way.NOW, reason, typed(capital(words), command))

@@ -1,0 +1,1 @@
+"""PodDisruptionBudgets that Rook writes for the daemons of Ceph."""
