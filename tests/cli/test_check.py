@@ -307,3 +307,21 @@ def test_all_objects_see_each_other(check):
     )
     _, out, _ = check("vm.yaml", "claim.yaml", vm=disk, claim=claim)
     assert "DisksNotLiveMigratable" in out
+
+
+UNNAMED = """\
+apiVersion: migrations.kubevirt.io/v1alpha1
+kind: MigrationPolicy
+spec: {bandwidthPerMigration: -1, selectors: {namespaceSelector: {a: b}}}
+"""
+
+
+def test_an_object_without_a_name_is_called_by_its_kind_and_place(check):
+    named = UNNAMED.replace("spec:", "metadata: {name: slow}\nspec:")
+    _, text, _ = check(policies=f"{named}---\n{UNNAMED}")
+    _, table, _ = check("policies.yaml", "-o", "markdown")
+
+    assert "this policy and a MigrationPolicy without a name have the same selectors" in text
+    assert "only the first by name applies" in text
+    assert "MigrationPolicy at policies.yaml:6" in table
+    assert "MigrationPolicy/ " not in table

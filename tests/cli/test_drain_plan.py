@@ -320,7 +320,7 @@ REPORTING = [*NODES[:3], node("d", "False")]
             seen(REPORTING, MIGRATING, [paused_pool({"x.openshift.io/reason": "its own"})]),
             "No: MachineConfigPool worker is paused, so",
         ),
-        (seen(NODES, MIGRATING), "No: node d does not report. 4 nodes can be drained."),
+        (seen(NODES, MIGRATING), "No: node d does not report. 3 of 4 nodes can be drained, d is"),
         (Snapshot([*REPORTING]), "Unknown: not all data could be read, so a drain may be blocked."),
         (
             seen(REPORTING, [each for each in portworx("2") if each.kind != "Node"]),

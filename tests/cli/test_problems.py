@@ -169,6 +169,41 @@ def test_text_prints_a_problem_once_and_json_all_results(run):
     )
 
 
+CAPI = "cluster.x-k8s.io/v1beta1"
+
+
+def tenant(name, on):
+    """A VM of a tenant cluster whose MachineHealthCheck replaces it, with its Machine."""
+    found = vm(name, on, strategy="External")
+    mark = "capk.cluster.x-k8s.io/kubevirt-machine"
+    found[1].data["metadata"]["labels"] = {f"{mark}-name": name, f"{mark}-namespace": "shop"}
+    owner = {"apiVersion": CAPI, "kind": "MachineSet", "name": "md", "controller": True}
+    metadata = {"labels": {"cluster.x-k8s.io/cluster-name": "prod"}, "ownerReferences": [owner]}
+    machine = {"kind": "KubevirtMachine", "name": name}
+    spec = {"clusterName": "prod", "infrastructureRef": machine}
+    status = {"nodeRef": {"name": f"tenant-{name}"}}
+    return [
+        *found,
+        manifest(CAPI, "Machine", name, "shop", metadata=metadata, spec=spec, status=status),
+    ]
+
+
+def test_only_some_of_the_vms_of_many_nodes(run):
+    limits = {"maxUnhealthy": "100%", "selector": {}, "clusterName": "prod"}
+    limits["unhealthyConditions"] = [{"type": "Ready", "status": "Unknown", "timeout": "300s"}]
+    items = [
+        manifest(CAPI, "MachineHealthCheck", "md", "shop", spec=limits),
+        manifest(CAPI, "Cluster", "prod", "shop"),
+        *map(node, ("node-1", "node-2")),
+    ]
+    for number in (1, 2):
+        items += [vm(f"own-{number}", f"node-{number}"), tenant(f"t-{number}", f"node-{number}")]
+    text = run("scan", items, "--select", "node-without-health-check")
+
+    assert "Node/node-1 and 1 more: " in text
+    assert "so some VMs on it would not restart after its loss" in text
+
+
 def test_equal_lines_about_many_nodes_are_one(run):
     items = [
         *(node(f"node-{number:03}") for number in range(250)),

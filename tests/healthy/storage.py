@@ -241,6 +241,7 @@ MANAGER = (
     "longhorn/longhorn-manager:controller/"
     "instance_manager_controller.go#canDeleteInstanceManagerPDB"
 )
+REFUSES = "harvester/harvester:pkg/webhook/resources/upgrade/validator.go#checkResources"
 STOPPED = "allow-if-replica-is-stopped"
 
 
@@ -279,7 +280,7 @@ def default_policy() -> Healthy:
 
 def with_gpu() -> Healthy:
     """Return a cluster with a VM on a GPU of which another node has one too,
-    and a stopped VM with a single replica.
+    and a stopped VM with a single replica. Harvester refuses an upgrade for both.
     """
     items = harvester((1, 4), HARVESTER, STOPPED)
     for each in items:
@@ -301,14 +302,17 @@ def with_gpu() -> Healthy:
     items += harvester_vm("train", "h1", (1, 4), **options)
     items += longhorn_volume("stopped", None, ["h1"])
     items += claim("stopped", storage_class="harvester-longhorn", driver=LONGHORN)
+    release = {"value": "v1.5.2", "default": ""}
+    items.append(obj("Setting", "harvesterhci.io/v1beta1", "server-version", **release))
     vms = {"train": "restarts elsewhere"}
-    source = f"{MANAGER} (stopped replicas do not count)"
+    source = f"{MANAGER} (stopped replicas do not count); {REFUSES}"
     return Healthy(
         "harvester-1.5-gpu",
         source,
         snapshot(items),
         all_yes(HARVESTER),
         vms,
+        upgrade=frozenset({False}),
         findings=NEVER_UPDATED,
     )
 

@@ -85,12 +85,20 @@ def test_a_healthy_cluster_is_not_accused(objects):
 # --- Longhorn -------------------------------------------------------------------------------------
 
 
-def test_longhorn_waits_for_the_vms():
-    assert wait(world.longhorn(*COPIES)) == {
+@pytest.mark.parametrize(
+    ("on", "reason"),
+    [
+        ("a", "once the VMs and pods with its volumes have left node a"),
+        ("b", "after the node is cordoned, as no volume is attached to node a"),
+    ],
+    ids=["here", "elsewhere"],
+)
+def test_longhorn_waits_for_the_vms_or_the_cordon(on, reason):
+    assert wait(world.longhorn(*COPIES, world.volume("v1", 3, on))) == {
         "kind": "PodDisruptionBudget",
         "namespace": LONGHORN,
         "name": "instance-manager-a",
-        "reason": "Longhorn removes it once the VMs and pods with its volumes have left node a",
+        "reason": f"Longhorn removes it {reason}",
         "since": None,
         "until": None,
     }

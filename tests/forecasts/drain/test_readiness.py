@@ -38,19 +38,35 @@ RETURNS = [
 ]
 
 
+LOST = masters(changed=at("11:30:00"), cordoned=at("11:20:00"))
+
+
 @pytest.mark.parametrize(
-    ("found", "first"),
+    ("found", "first", "last"),
     [
-        (cluster(), "Nodes that can be drained now: a, b, c"),
-        (cluster(*ROLLS), "Nodes that can be drained now: c; after a wait: a, b"),
-        (cluster(nodes=RETURNS), "Nodes that can be drained now: a, b"),
-        (masters(), f"{NONE}; after a wait: a, c"),
-        (masters(changed=at("11:30:00"), cordoned=at("11:20:00")), f"{NONE}."),
+        (cluster(), "Nodes that can be drained now: a, b, c", "Yes: 3 nodes can be drained."),
+        (
+            cluster(*ROLLS),
+            "Nodes that can be drained now: c; after a wait: a, b",
+            "Yes: 3 nodes can be drained.",
+        ),
+        (
+            cluster(nodes=RETURNS),
+            "Nodes that can be drained now: a, b",
+            "Yes: 2 of 3 nodes can be drained, c is drained already.",
+        ),
+        (
+            masters(),
+            f"{NONE}; after a wait: a, c",
+            "Yes: 2 of 3 nodes can be drained, b is not Ready.",
+        ),
+        (LOST, f"{NONE}.", "0 of 3 nodes can be drained, etcd needs a, c, b is not Ready."),
     ],
     ids=["at rest", "guards refuse", "is being updated", "reboots", "is lost"],
 )
-def test_a_node_that_has_to_wait_is_not_among_those_of_now(found, first):
-    assert lines(found)[0] == first
+def test_a_node_that_has_to_wait_is_not_among_those_of_now(found, first, last):
+    said = lines(found)
+    assert (said[0], said[-1].endswith(last)) == (first, True)
 
 
 def test_nodes_without_vms_have_their_waits_and_pods_without_a_controller():

@@ -11,6 +11,7 @@ from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 from virt_admit.model.kubevirt.instances import migrations, vmis
 from virt_admit.model.kubevirt.instances.vms import RUN_STRATEGIES
+from virt_admit.reports.drain import words
 
 
 def foretold(subject, *objects):
@@ -204,8 +205,8 @@ def test_a_vm_that_only_lacks_a_node_now_restarts_later(away):
         "v1", "Pod", "web", NAMESPACE, spec={"nodeName": "b"}, status={"phase": "Running"}
     )
     found = foretold(vmi("None", True), HERE, away, other, vm("Always"))
-    assert found.outcome is VmOutcome.RESTARTS
-    assert "only later" in found.reason
+    assert (found.outcome, words.of_row(found)) == (VmOutcome.RESTARTS, "restarts later")
+    assert "but only later, on a or on a node that has room then: " in found.reason
 
 
 def migration(name, phase, created, annotation="kubevirt.io/evacuationMigration", of="db"):

@@ -119,8 +119,8 @@ def test_harvester_drains_one_of_two_nodes():
     [
         (
             "SingleReplica",
-            "Yes: 1 node can be drained. 0 VMs would stay stopped after an upgrade, 1 after a "
-            "drain of each node.",
+            "Yes: 1 node can be drained. A drain of each node would leave 1 VM stopped, an upgrade "
+            "none.",
         ),
         ("HighlyAvailable", "Yes, at a cost: 1 node can be drained. 1 VM would stay stopped."),
     ],

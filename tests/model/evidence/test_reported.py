@@ -296,3 +296,54 @@ def test_what_only_one_of_several_objects_names_is_left_out(other, shown):
     assert len(said) == 1
     assert said[0].startswith("Chart shop/a and shop/b report: ")
     assert f": snapshot {shown} of site-1 not found" in said[0]
+
+
+NO_NODE = "0/3 nodes are available: 3 Insufficient memory"
+
+
+def waiting(name="web-1", made="2026-11-26T11:48:00Z", scaled="web-1"):
+    """A pod that no node takes, its Deployment, and for which pod the autoscaler adds a node."""
+    owner = [{"kind": "ReplicaSet", "name": "web-7", "controller": True}]
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    pod = manifest(
+        "v1", "Pod", name, "shop",
+        metadata={"creationTimestamp": made, "ownerReferences": owner},
+        status={"phase": "Pending", "conditions": [said]},
+    )  # fmt: skip
+    about = {"kind": "Pod", "name": scaled, "namespace": "shop"}
+    scale = manifest(
+        "v1", "Event", "scale", "shop", involvedObject=about, reason="TriggeredScaleUp",
+        lastTimestamp="2026-11-26T11:49:00Z",
+    )  # fmt: skip
+    return [pod, scale, warning(pod, "FailedScheduling", NO_NODE, "2026-11-26T11:59:00Z", count=4)]
+
+
+@pytest.mark.parametrize(
+    ("objects", "told"),
+    [(waiting(), 0), (waiting(scaled="other"), 1), (waiting(made="2026-11-26T11:20:00Z"), 1)],
+    ids=["a node comes", "for another pod", "for too long"],
+)
+def test_a_pod_for_which_the_autoscaler_adds_a_node(objects, told):
+    found = reported.of_cluster(Snapshot(objects, ["*"], time=NOW), ())
+    assert sum("FailedScheduling" in str(each) for each in found) == told
+
+
+def test_a_pod_whose_owner_has_its_words_is_not_told_twice():
+    labels = {"app": "web"}
+    minimum = {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable"}
+    minimum |= {"message": "no minimum availability", "lastTransitionTime": "2026-11-26T11:00:00Z"}
+    owner = [{"kind": "Deployment", "name": "web", "controller": True, "uid": "d"}]
+    objects = [
+        *waiting(made="2026-11-26T11:00:00Z", scaled="other"),
+        manifest(
+            "apps/v1", "ReplicaSet", "web-7", "shop", metadata={"ownerReferences": owner}
+        ),
+        manifest(
+            "apps/v1", "Deployment", "web", "shop", metadata={"uid": "d"},
+            spec={"replicas": 1, "selector": {"matchLabels": labels}},
+            status={"conditions": [minimum]},
+        ),
+    ]  # fmt: skip
+    found = reported.of_cluster(Snapshot(objects, ["*"], time=NOW), ())
+
+    assert [each.kind for each in found if NO_NODE in each.text] == ["Deployment"]

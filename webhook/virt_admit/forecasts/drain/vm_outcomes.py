@@ -117,9 +117,7 @@ class Forecast:
 
     @property
     def moves(self) -> bool:
-        """Whether the VM needs a migration target; a VM that is shut down needs a fresh pod,
-        or none.
-        """
+        """Whether the VM needs a migration target: one that is shut down has a new pod, or none."""
         return self.outcome not in SHUT_DOWN
 
     @property
@@ -452,9 +450,10 @@ def _shut_down(
         return _Verdict(
             VmOutcome.AWAITS_NODE, reason, f"plan for its downtime until {here} is back"
         )
+    where = f", on {here} or on a node that has room then" if problem is not None else ""
     later = problem or priority_classes.absent(vmi, cluster)
     if (later := later or quotas.start_refusal(vmi, (here,), cluster)) is not None:
-        reason = f"{why}; {after.why}, but only later: {later.reason}"
+        reason = f"{why}; {after.why}, but only later{where}: {later.reason}"
         return _Verdict(VmOutcome.RESTARTS, reason, later.remedy, may_stop=lasting is None)
     if unsure := migration_doubts.of_restart(vmi, find(False), cluster):
         reason = f"{why}; {after.why}, but {unsure.reason}"

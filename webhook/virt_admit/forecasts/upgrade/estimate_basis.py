@@ -15,7 +15,12 @@ from virt_admit.forecasts.remediation import hand_reboots, machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.drains import undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Estimate
-from virt_admit.forecasts.upgrade.pools import leaving_machines, replacement_times, unpooled_nodes
+from virt_admit.forecasts.upgrade.pools import (
+    leaving_machines,
+    replacement_times,
+    unpooled_nodes,
+    upgrade_refusals,
+)
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.simulated_world import Start
 from virt_admit.model.kubernetes import clock
@@ -54,6 +59,7 @@ def rests_on(
         yield from unpooled_nodes.not_rehearsed(cluster)
         yield from leaving_machines.words(cluster)
     if driver is Driver.PLAIN:
+        yield from upgrade_refusals.rests_on(cluster)
         yield from hand_reboots.counted(cluster)
         yield from hand_reboots.newer(
             {node for pool in start.pools for node in pool.nodes}, cluster

@@ -37,7 +37,7 @@ from virt_admit.forecasts.upgrade.drains import failed_drains, kept_pods, undrai
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.outcomes import Outcome, Wave, leftovers, shown, undetermined
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
-from virt_admit.forecasts.upgrade.pools import unpooled_nodes
+from virt_admit.forecasts.upgrade.pools import unpooled_nodes, upgrade_refusals
 from virt_admit.forecasts.upgrade.reboots import RebootCheck
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.forecasts.upgrade.savings import FasterSetting
@@ -192,13 +192,21 @@ def run(
         blind = [*more_may_exist(cluster, CAPI_MACHINE), *more_may_exist(cluster, NODE)]
         unseen = (*result.unseen, *(each.what for each in blind))
         result = replace(result, unseen=tuple(dict.fromkeys(unseen)))
-    if result.driver is Driver.PLAIN and not result.stops:
-        begun = harvester_waits.before_nodes(cluster) if result.progress is not None else ""
-        return replace(result, before_nodes=begun or talos_upgrades.before_nodes(cluster))
+    if result.driver is Driver.PLAIN:
+        return replace(result, before_nodes=_before_nodes(result, cluster))
     if result.driver is not Driver.MACHINE_CONFIG:
         return result
     new, paused = cluster_updates.release(cluster), tuple(paused_pools.notes(cluster))
     return replace(result, refused=new.refused, before_nodes=new.before_nodes, paused=paused)
+
+
+def _before_nodes(result: Rehearsal, cluster: Cluster) -> str:
+    """Return what comes before the first node that an administrator updates; empty: nothing."""
+    refused = upgrade_refusals.waits(cluster)
+    if refused or result.stops:
+        return refused
+    begun = harvester_waits.before_nodes(cluster) if result.progress is not None else ""
+    return begun or talos_upgrades.before_nodes(cluster)
 
 
 def _run(

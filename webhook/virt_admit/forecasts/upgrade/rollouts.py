@@ -12,7 +12,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets import mutual_drains
@@ -25,6 +24,7 @@ from virt_admit.forecasts.upgrade.pools import (
     unpooled_nodes,
     updater_pods,
     updater_webhooks,
+    upgrade_refusals,
     waiting_machines,
 )
 from virt_admit.model import machine_nodes, machine_pools
@@ -59,6 +59,7 @@ from virt_admit.model.node_updates import (
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.node_updates.operators import paused_pools, poolless_nodes
+from virt_admit.model.node_updates.rancher import planner_order
 from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final = union(
@@ -69,7 +70,9 @@ READS: Final = union(
     waiting_machines.READS,
     leaving_machines.READS,
     harvester_waits.READS,
+    upgrade_refusals.READS,
     machine_nodes.POOL_READS,
+    planner_order.READS,
 )
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
@@ -152,6 +155,7 @@ def unread(
     yield from updater_pods.unread(used, cluster)
     if used is Driver.PLAIN:
         yield from harvester_waits.unread([pool.name for pool in begun], cluster)
+        yield from upgrade_refusals.unread(cluster)
         yield from pool_obstacles.unread_lock(cluster)
         yield from talos_upgrades.unread(cluster)
 
@@ -224,7 +228,7 @@ def pools(
         case Driver.CLUSTER_API:
             found = tuple(_cluster_api(every, cluster, max_unavailable, phases))
         case Driver.PLAIN:
-            found = (_plain(every, cluster, max_unavailable, load, begun, phases),)
+            found = tuple(_plain(every, cluster, max_unavailable, load, begun, phases))
     down = updater_webhooks.controller(driver, cluster)
     found = tuple(replace(each, obstacle=each.obstacle or down) for each in found)
     return tuple(_keeping_quorum(pool, coming_back(found), cluster) for pool in found)
@@ -237,12 +241,10 @@ def _plain(
     load: Sequence[str],
     begun: Sequence[PoolUpdate],
     phases: Mapping[str, NodeUpdate],
-) -> Pool:
+) -> Iterator[Pool]:
     known = {node.name: node for node in every}
-    # kubelets may not be newer than the API server: kubeadm, Plans and Rancher update servers first
     servers = frozenset(node.name for node in every if nodes.is_server(node))
-    present = (name for name in load if name in known)  # a VMI may name a node that was deleted
-    own = tuple(sorted(present, key=lambda name: name not in servers))
+    own = planner_order.ordered(load, cluster)
     at_once = plan_progress.at_once(cluster)
     capacity = _given(max_unavailable or str(at_once.nodes), len(own))
     limit = f"concurrency of Plan {at_once.plan}" if at_once.plan else "nodes at the same time"
@@ -250,12 +252,9 @@ def _plain(
         limit = ""  # Harvester takes one at a time, and another updater has a setting of its own
     pool = Pool("nodes", own, capacity, limit=limit, alone=servers)
     found = _without_silent(_continued(pool, phases, known), known, cluster)
-    held = chain(
-        harvester_waits.obstacles(begun, cluster),
-        pool_obstacles.of_lock(cluster),
-        pool_obstacles.of_orders(cluster),
-    )
-    return replace(found, obstacle=next(held, None) if found.to_do else None)
+    held = upgrade_refusals.holds(begun, found.failing, cluster) if found.to_do else ()
+    yield replace(found, obstacle=next(iter(held), None))
+    yield from (Pool("Upgrade", (), 1, each) for each in held[1:])
 
 
 def _without_silent(pool: Pool, known: Mapping[str, Object], cluster: Cluster) -> Pool:
@@ -281,6 +280,7 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
     if driver is Driver.PLAIN:
         yield from pool_obstacles.order_doubts(cluster)
+        yield from upgrade_refusals.doubts(cluster)
         yield from pool_obstacles.lock_doubts(cluster)
     if driver is Driver.CLUSTER_API:
         yield from waiting_machines.machine_doubts(

@@ -21,7 +21,7 @@ from virt_admit.model.evidence import (
 from virt_admit.model.evidence.complaints import Complaint
 from virt_admit.model.evidence.mentions import Mentions
 from virt_admit.model.evidence.writes import refused_writes
-from virt_admit.model.kubernetes import clock, kinds, node_health
+from virt_admit.model.kubernetes import clock, events, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
@@ -172,7 +172,7 @@ def of_cluster(
         for obj in cluster
         if kinds.of(obj) not in _JUDGED and counts(obj)
         if (first := _lasting(obj, _about(obj, texts), said, cluster)) is not None
-        and not _tells_a_start(first, cluster)
+        and not (_tells_a_start(first, cluster) or _awaits_a_node(first, cluster))
     ]
     found.sort(key=lambda each: (each.obj.kind, each.obj.full_name))
     found.sort(key=lambda each: clock.stamp(each.time) or "", reverse=True)
@@ -199,6 +199,20 @@ def _tells_a_start(complaint: Complaint, cluster: Cluster) -> bool:
     return bool(own) and (counted is None or int(counted[2]) - int(counted[1]) <= len(own))
 
 
+def _awaits_a_node(complaint: Complaint, cluster: Cluster) -> bool:
+    """Return whether a pod only says that no node takes it while the cluster-autoscaler adds one
+    for it (kubernetes/autoscaler:cluster-autoscaler/processors/status/
+    eventing_scale_up_processor.go).
+    """
+    pod, own = complaint.obj, complaint.obj.full_name
+    if pod.kind != POD.kind or not complaint.words.startswith(_NO_NODE):
+        return False
+    asked = (each["involvedObject"] for each in events.known(POD.kind, _SCALES, cluster))
+    added = any(f"{each['namespace'].text}/{each['name'].text}" == own for each in asked)
+    return added and not clock.has_lasted(pod.created, _STARTS, cluster)
+
+
+_NO_NODE, _SCALES = "FailedScheduling", "TriggeredScaleUp"
 _COUNTED: Final = re.compile(r"\b(\d{1,6}) available replicas, at least (\d{1,6}) required")
 
 
@@ -309,7 +323,19 @@ def _grouped(
             shown[key], first[key] = replace(own, text=f"{own.text}{why}"), each
             if len(texts) < _COMPARED:
                 texts[key] = _Text(scheduler_words(each.words, _LONGEST))
-    return tuple(shown.values())
+    return tuple(each for each in shown.values() if not _is_quoted(each, shown.values()))
+
+
+def _is_quoted(problem: ReportedProblem, every: Iterable[ReportedProblem]) -> bool:
+    """Return whether the owner of a pod is shown with the name and the words of that pod."""
+    words = problem.text[:_QUOTED]
+    others = (each.text for each in every if each.kind != problem.kind)
+    is_pod = problem.kind == POD.kind and not problem.also
+    return is_pod and any(problem.name in text and words in text for text in others)
+
+
+_QUOTED: Final = 60
+"""Characters of a complaint by which it is known again where an owner repeats it."""
 
 
 def _of_both(text: str, first: Complaint, other: Complaint) -> str:

@@ -348,6 +348,11 @@ HARVESTER_SETTING: Final = Kind(*_HARVESTER("Setting"), namespaced=False)
 HARVESTER_RESTORE: Final = Kind(
     *_HARVESTER("VirtualMachineRestore"), numerous=True, not_at_admission=True
 )
+HARVESTER_BACKUP: Final = Kind(
+    *_HARVESTER("VirtualMachineBackup"), numerous=True, not_at_admission=True
+)
+HARVESTER_SCHEDULE: Final = Kind(*_HARVESTER("ScheduleVMBackup"), not_at_admission=True)
+HARVESTER_ADDON: Final = Kind(*_HARVESTER("Addon"), not_at_admission=True)
 UPGRADE_PLAN: Final = Kind(
     "management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False
 )

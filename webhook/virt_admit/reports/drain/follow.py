@@ -28,7 +28,7 @@ from virt_admit.model.messages import count, cut, names, ordinal
 from virt_admit.model.sanitize import name
 from virt_admit.reports.columns import columns
 from virt_admit.reports.drain.report import node_report, vm
-from virt_admit.reports.drain.words import in_words, range_words
+from virt_admit.reports.drain.words import of_row, range_words
 from virt_admit.reports.following import FollowChange, Look
 from virt_admit.reports.unavailable_data import not_available
 
@@ -206,7 +206,7 @@ def _sentence(row: Forecast, old: Forecast | None) -> str:
     was = f"{old.state.state} → " if old is not None and moved else ""
     target = f" to {row.state.target}" if row.state.target else ""
     remedy = f". To do: {row.remedy}" if row.remedy else ""
-    what = f"{was}{row.state.state}{target}: {in_words(row.outcome)}: {row.reason}{remedy}"
+    what = f"{was}{row.state.state}{target}: {of_row(row)}: {row.reason}{remedy}"
     return f"{name(row.vmi.full_name)} {what}"
 
 
@@ -330,7 +330,7 @@ def _actions(
             or row.state.holders
             or is_stuck(row, cluster)
         ):
-            yield f"{name(key)}: {in_words(row.outcome)}: {row.reason}"
+            yield f"{name(key)}: {of_row(row)}: {row.reason}"
             if warnings.get((key, row.state.state)):
                 yield f"  last event: {warnings[key, row.state.state]}"
             if row.remedy:

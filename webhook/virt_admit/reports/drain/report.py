@@ -11,6 +11,7 @@ from typing import Literal
 
 from virt_admit.forecasts.drain import launcher_pods, vm_downtime, vm_problems
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker, Wait
+from virt_admit.forecasts.drain.changes.readiness import Readiness
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.pod_evictions import Need
@@ -302,8 +303,32 @@ def verdict(plan: Plan) -> DrainVerdict:
         )
         sentence = f"{which}, so a drain may be blocked.{cost}"
         return _held(plan, DrainVerdict(None, bool(stops), "Unknown", sentence))
-    sentence = f"{whole} can be drained.{cost}"
+    sentence = f"{_open(plan)} can be drained{_not_open(plan)}.{cost}"
     return _held(plan, DrainVerdict(True, bool(stops), words.yes(stops), sentence))
+
+
+def _closed(plan: Plan) -> Sequence[NodePlan]:
+    return [node for node in plan.nodes if node.readiness is Readiness.NOT_OPEN]
+
+
+def _open(plan: Plan) -> str:
+    left, whole = len(plan.nodes) - len(_closed(plan)), count(len(plan.nodes), "node")
+    return whole if left == len(plan.nodes) else f"{left} of {whole}"
+
+
+def _not_open(plan: Plan) -> str:
+    """Return why the other nodes are not drained now, as clauses; empty: there are none."""
+    found: dict[str, list[str]] = {}
+    for node in _closed(plan):
+        away, empty = "not Ready" in node.state, "cordoned" in node.state
+        found.setdefault(_AWAY if away else _EMPTY if empty else _NEEDED, []).append(node.name)
+    return "".join(
+        f", {why.format(names(sorted(nodes), 60), 'are' if nodes[1:] else 'is')}"
+        for why, nodes in found.items()
+    )
+
+
+_AWAY, _EMPTY, _NEEDED = "{0} {1} not Ready", "{0} {1} drained already", "etcd needs {0}"
 
 
 def _undetermined(plan: Plan) -> str:

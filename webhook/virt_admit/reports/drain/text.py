@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -22,7 +22,7 @@ from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.model.messages import count, names
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.drain.report import verdict
-from virt_admit.reports.drain.words import in_words, next_step, state_words, without_node
+from virt_admit.reports.drain.words import in_words, next_step, of_row, state_words, without_node
 from virt_admit.reports.unavailable_data import may_lack_vms, not_available, vms
 
 
@@ -79,10 +79,11 @@ _MOST_READY: Final = 20
 
 def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
-    counts = Counter(forecast.outcome for forecast in (*node.forecasts, *node.visitors))
+    rows = (*node.forecasts, *node.visitors)
+    counts = Counter((row.outcome, of_row(row)) for row in rows)
     crowded = len(node.without_room)
-    counts[VmOutcome.MIGRATES] -= crowded
-    words = [_counted(counts[each], each) for each in VmOutcome if counts[each]]
+    counts[VmOutcome.MIGRATES, in_words(VmOutcome.MIGRATES)] -= crowded
+    words = [_counted(counts[each], each[1]) for each in _in_order(counts) if counts[each]]
     verb = "finds" if crowded == 1 else "find"
     words += [f"{crowded} {verb} no place with the others"] if crowded else []
     outcomes = ", ".join(words)
@@ -93,9 +94,14 @@ def _headline(node: NodePlan) -> str:
     return f"node {node.name}{state}: {number}{': ' if outcomes else ''}{outcomes}{later}"
 
 
-def _counted(number: int, outcome: VmOutcome) -> str:
+def _in_order(counts: Iterable[tuple[VmOutcome, str]]) -> list[tuple[VmOutcome, str]]:
+    every = list(VmOutcome)
+    return sorted(counts, key=lambda each: (every.index(each[0]), each[1]))
+
+
+def _counted(number: int, words: str) -> str:
     """Return ``1 blocks the drain`` or ``2 block the drain``."""
-    verb, *rest = in_words(outcome).split()
+    verb, *rest = words.split()
     return " ".join((str(number), verb if number == 1 else verb.removesuffix("s"), *rest))
 
 
@@ -131,7 +137,7 @@ def _state(row: Forecast, now: datetime | None) -> str:
 
 
 def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) -> Iterator[str]:
-    width = max((len(in_words(row.outcome)) for row in forecasts), default=0)
+    width = max((len(of_row(row)) for row in forecasts), default=0)
     vms = [name(row.vmi.full_name) for row in forecasts]
     name_width = max(map(len, vms), default=0)
     said: dict[str, tuple[str, str]] = {}
@@ -140,7 +146,7 @@ def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) 
         first, remedy = said.setdefault(row.reason, (vm, row.remedy))
         is_said = first != vm and len(row.reason) >= _LONG
         reason = f"the same as {first}" if is_said else row.reason
-        yield f"  {in_words(row.outcome):{width}}  {vm:{name_width}}  {reason}"
+        yield f"  {of_row(row):{width}}  {vm:{name_width}}  {reason}"
         if times and (state := _state(row, now)):
             yield f"  {'':{width}}  {'':{name_width}}  state: {state}"
         if row.remedy and not (is_said and row.remedy == remedy):
@@ -253,7 +259,7 @@ def summary(result: Plan) -> str:
         rows = result.having(outcome)
         if rows:
             owners = Counter(row.vmi.namespace for row in rows)
-            lines.append(f"{_counted(len(rows), outcome)}: {_by_number(owners)}")
+            lines.append(f"{_counted(len(rows), in_words(outcome))}: {_by_number(owners)}")
             if outcome is not VmOutcome.MIGRATES:
                 causes = Counter(row.reason for row in rows)
                 most = causes.most_common(_MOST_CAUSES)

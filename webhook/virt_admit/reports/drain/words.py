@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
-from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.messages import count
@@ -34,6 +34,15 @@ def in_words(outcome: str) -> str:
     return "stays stopped" if outcome == VmOutcome.STOPS else outcome
 
 
+def of_row(row: Forecast) -> str:
+    """Return the words of the outcome of a VM: JSON says of one that starts later, perhaps on its
+    own node, that it restarts elsewhere.
+    """
+    certain = row.outcome is VmOutcome.RESTARTS and row.placement.is_certain
+    later = certain and not row.placement.has_candidate
+    return "restarts later" if later else in_words(row.outcome)
+
+
 def yes(stopped: int) -> str:
     """Return the word of an answer that is yes, by the number of VMs that stop for good."""
     return "Yes, at a cost" if stopped else "Yes"
@@ -47,6 +56,8 @@ def cost(stopped: int, drained: int | None = None) -> str:
     """
     if drained is None or drained == stopped:
         return f" {count(stopped, 'VM')} would stay stopped." if stopped else ""
+    if not stopped:
+        return f" A drain of each node would leave {count(drained, 'VM')} stopped, an upgrade none."
     return (
         f" {count(stopped, 'VM')} would stay stopped after an upgrade, {drained} after a drain of "
         f"each node."

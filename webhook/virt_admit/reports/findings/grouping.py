@@ -132,8 +132,8 @@ def _is_listed(name: str, text: str) -> bool:
 
 
 _LIST: Final = re.compile(r"\((?:[\w.-]+, )+[\w.-]+\)")
-_VMS: Final = re.compile(r"\b\d+ VMs?\b")
-"""How a rule counts the VMs of an object, which may differ."""
+_VMS: Final = re.compile(r"\b(\d+ of )?\d+ VMs?\b")
+"""How a rule counts the VMs of an object, all or some of them, which may differ."""
 _SHORTEST: Final = 3
 """A name of so few characters may occur in any text."""
 
@@ -149,7 +149,10 @@ def _of_objects(group: list[ReportRow]) -> ReportRow:
     first, *others = group
     if not others:
         return first
-    message = _VMS.sub("VMs on it", first.message) if first.rule in _VMS_COUNTED else first.message
+    message = first.message
+    if first.rule in _VMS_COUNTED:
+        some = any(found[1] for row in group for found in _VMS.finditer(row.message))
+        message = _VMS.sub("some VMs on it" if some else "VMs on it", message)
     alike = tuple(each for row in others for each in (row.result.called, *row.alike))
     return first._replace(alike=(*first.alike, *alike), message=message)
 

@@ -59,9 +59,11 @@ class ObjectResult(NamedTuple):
     @property
     def called(self) -> str:
         """``Kind/namespace/name``, in one printable line;
-        after the cluster if the run is about several.
+        after the cluster if the run is about several. Without a name its place in a file.
         """
         name = called(self.obj)
+        if self.document is not None and not self.obj.name:
+            name = sanitize.name(f"{self.obj.kind} at {self.document.file}:{self.document.line}")
         return f"{sanitize.name(self.cluster)}: {name}" if self.cluster else name
 
     @property

@@ -365,10 +365,18 @@ def _waits(vms: Iterable[VmMoves]) -> Iterator[str]:
     for_good = [f"{vm.namespace}/{vm.name}" for vm in vms if vm.without_room is None]
     found = [(vm, vm.without_room) for vm in vms if vm.without_room]
     if found:
-        each = (f"{vm.namespace}/{vm.name} (up to {hours(waits)})" for vm, waits in found)
-        yield f"  shut down, and start once a node has room: {names(each)}"
+        each = (
+            f"{vm.namespace}/{vm.name} (down for up to {_down(vm, waits)})" for vm, waits in found
+        )
+        yield f"  shut down, and start once a node has room, their own at the latest: {names(each)}"
     if for_good:
         yield f"  shut down, and no node has room at the end: {names(for_good)}"
+
+
+def _down(vm: VmMoves, waits: int) -> str:
+    """Return how long a guest is down in all, in whole minutes."""
+    longest = waits if vm.downtime is None or vm.downtime.high is None else vm.downtime.high
+    return hours(-(-longest // 60) * 60)
 
 
 def _risks(vms: Iterable[VmMoves]) -> Iterator[str]:

@@ -26,17 +26,21 @@ def check(policy: Object, context: Context) -> Findings:
         return
     labels = migration_policies.labels(policy)
     policies = context.cluster.known(MIGRATION_POLICY)
-    duplicates = [
-        other.name
+    others = [
+        other
         for other in policies
         if migration_policies.labels(other) == labels and other.name != policy.name
     ]
-    if duplicates:
-        winner = min(policy.name, *duplicates)
+    if others:
+        # the API server makes a name of generateName
+        named = all(each.metadata["name"].text for each in (policy, *others))
+        winner = min(each.name for each in (policy, *others)) if named else ""
+        titles = sorted(each.name or f"a {each.kind} without a name" for each in others)
+        applies = f"{winner} applies (first by name)" if winner else "the first by name applies"
         yield Finding(
             selectors.path,
-            f"this policy and {names(sorted(duplicates), 60)} have the same selectors; only "
-            f"{winner} applies (first by name). Merge them.",
+            f"this policy and {names(titles, 60)} have the same selectors; only {applies}. "
+            "Merge them.",
             value=(selectors.value, winner),
         )
     yield from more_may_exist(context.cluster, MIGRATION_POLICY)

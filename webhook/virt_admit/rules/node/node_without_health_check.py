@@ -86,19 +86,20 @@ def check(node: Object, context: Context) -> Findings:
     if (pauses and unread) or (paused and context.cluster.cached(_is_under_way)):
         yield from map(Unseen, filter(None, (unread,)))
         return
-    returning, unseen = keep(
+    returning, others, unseen = keep(
         context.cluster, (_returning, node.name), partial(_returning, node.name)
     )
     unsure = filter(None, [covered.unsure.get(node.name)])
     doubts = (*covered.unseen, *unsure, *outside_checks.outside(node.name, context.cluster))
     if returning and not doubts:
-        others = () if paused else pauses  # checks of other nodes, whose pause does not matter here
+        other = () if paused else pauses  # checks of other nodes, whose pause does not matter here
         idle = [
             *filter(None, [covered.left_alone.get(node.name)]),
-            *(each for each in covered.idle if each not in others),
+            *(each for each in covered.idle if each not in other),
         ]
         why = cut(f" ({idle[0][0]}: {idle[0][1]}", 240) + ")" if idle else ""
-        vms = count(len(returning), "VM")
+        some = f"{len(returning)} of " if others else ""
+        vms = f"{some}{count(len(returning) + others, 'VM')}"
         again = (
             "Remove the pause request once its cause is over."
             if _is_first(idle)
@@ -164,12 +165,12 @@ def _is_under_way(cluster: Cluster) -> bool:
 _OF_LATE: Final = timedelta(days=1)
 
 
-def _returning(node: str, cluster: Cluster) -> tuple[list[str], str]:
-    """Return the VMs that start again after a loss of the node, if a health check frees them, and
-    what could not be read.
+def _returning(node: str, cluster: Cluster) -> tuple[list[str], int, str]:
+    """Return the VMs that start again after a loss of the node, if a health check frees them, the
+    number of those that something else frees, and what could not be read.
     """
     found, unseen = gather(vmis.on_node(cluster, node))
-    returning = []
+    returning, others = [], 0
     for vmi in found:
         try:
             if vmis.comes_back(vmi, cluster, lost=True).comes:
@@ -177,7 +178,8 @@ def _returning(node: str, cluster: Cluster) -> tuple[list[str], str]:
                 if other is None:
                     returning.append(vmi.full_name)
                 else:
+                    others += not other.unsure
                     unseen = unseen or other.unsure
         except Unseen as blind:
             unseen = unseen or blind.what
-    return returning, unseen
+    return returning, others, unseen

@@ -128,11 +128,12 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
 def _wait(idle: timedelta | None, eviction: PodEviction) -> str:
     """Return when Longhorn removes a budget that it does not need on a node that is drained."""
     node = eviction.node
+    gone = f"as no volume is attached to node {node}"
     if idle is not None:
-        return (
-            f"Longhorn removes it within minutes, as no volume is attached to node {node} any more"
-        )
+        return f"Longhorn removes it within minutes, {gone} any more"
     work = longhorn_instances.work(node, eviction.budget.namespace, eviction.cluster)
+    if not work and longhorn_instances.is_unused(node, eviction.cluster):
+        return f"Longhorn removes it after the node is cordoned, {gone}"
     done = f", and {work} is done" if work else ""
     return f"Longhorn removes it once the VMs and pods with its volumes have left node {node}{done}"
 
@@ -454,10 +455,8 @@ def _protected_nodes(namespace: str, cluster: Cluster) -> set[str]:
 
 
 def is_csi(budget: Object) -> bool:
-    return (
-        budget.name in ("csi-attacher", "csi-provisioner")
-        and selected_labels(budget).get("app") == budget.name
-    )
+    own = selected_labels(budget).get("app") == budget.name
+    return own and budget.name in ("csi-attacher", "csi-provisioner")
 
 
 def csi(eviction: PodEviction) -> OperatorAnswer:

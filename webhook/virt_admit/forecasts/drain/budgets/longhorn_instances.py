@@ -155,11 +155,7 @@ def idle_for(eviction: PodEviction) -> timedelta | None:
     """
     cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
     cordoned = cordoned_at(node, cluster)
-    if (
-        cordoned is None
-        or any(unlisted(cluster, kind) for kind in _CHANGES)
-        or node in cluster.cached(_in_use)
-    ):
+    if cordoned is None or not is_unused(node, cluster):
         return None
     here = cluster.cached(longhorn_copies.by_node).get((namespace, node), ())
     healthy = cluster.cached(_healthy)
@@ -170,6 +166,12 @@ def idle_for(eviction: PodEviction) -> timedelta | None:
         *(healthy.get(each.at("spec", "volumeName").text or "") for each in here),
     )
     return clock.elapsed(max(filter(None, times)), cluster)
+
+
+def is_unused(node: str, cluster: Cluster) -> bool:
+    """Return whether certainly no volume of Longhorn is attached to a node, or is to be."""
+    unread = any(unlisted(cluster, kind) for kind in _CHANGES)
+    return not unread and node not in cluster.cached(_in_use)
 
 
 _CHANGES: Final = (LONGHORN_ATTACHMENT, LONGHORN_REPLICA, LONGHORN_VOLUME, VMI, VOLUME_ATTACHMENT)

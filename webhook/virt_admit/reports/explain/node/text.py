@@ -84,8 +84,9 @@ def _section(title: str, lines: Iterator[str]) -> list[str]:
 def _begin(found: UpgradeOfNode) -> tuple[str, str]:
     if found.start is None:
         return "begun", "its drain, maintenance or update is under way"
-    first = found.before_nodes is not None and found.start.high == 0
-    return "begins after", "the operators" if first else span(found.start)
+    if not found.before_nodes or found.start.high:
+        return "begins after", span(found.start)
+    return "begins after", "the operators" if "operators" in found.before_nodes else "that"
 
 
 def differences(report: NodeReport) -> Iterator[tuple[str, str]]:
