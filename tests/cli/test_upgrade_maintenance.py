@@ -58,6 +58,24 @@ def test_a_maintenance_is_no_update_that_has_begun():
     assert said == "b has been in maintenance (NodeMaintenance firmware) for 60 min."
 
 
+@pytest.mark.parametrize(
+    ("annotations", "kept"),
+    [
+        ({"harvesterhci.io/drain-requested": "true"}, True),
+        ({"harvesterhci.io/maintain-status": "completed"}, True),
+        ({}, False),
+    ],
+    ids=["it is emptied", "it is empty", "cordoned alone"],
+)
+def test_a_maintenance_mode_of_harvester_is_no_update_that_has_begun(annotations, kept):
+    own = node("b", unschedulable=True)
+    own.data["metadata"]["annotations"] = annotations
+    result = rehearse(cluster(node("a"), own, kubevirt()), Options())
+
+    assert ("\n  in maintenance, not counted: b\n" in text.text(result)) is kept
+    assert ("The update of no node is known to have begun." in text.text(result)) is kept
+
+
 def test_a_node_maintenance_that_failed_stops_no_upgrade():
     maintenance = manifest(
         "nodemaintenance.medik8s.io/v1beta1",

@@ -164,6 +164,35 @@ def test_vms_that_cannot_be_read():
     assert hand_reboots.unread(silent(), here) == "virtualmachineinstances.kubevirt.io"
 
 
+SERVER = {"node-role.kubernetes.io/control-plane": "true"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "worker", "done"),
+    [
+        ("v1.35.1", "v1.34.4", "v1.34.4", ["s0"]),
+        ("v1.35.1", "v1.35.1", "v1.34.4", []),
+        ("v1.34.4", "v1.34.4", "v1.35.1", []),
+    ],
+    ids=["one server is ahead", "all servers are", "a worker alone is"],
+)
+def test_servers_that_are_updated_by_hand(first, second, worker, done):
+    nodes = [
+        node("s0", kubelet=first, labels=SERVER),
+        node("s1", kubelet=second, labels=SERVER),
+        node("w1", kubelet=worker),
+    ]
+    phases = hand_reboots.phases(Snapshot(nodes, complete=["*"], time=NOON))
+
+    assert {name: each.phase for name, each in phases.items()} == dict.fromkeys(done, Phase.DONE)
+
+
+def test_servers_that_are_not_all_known():
+    nodes = [node("s0", labels=SERVER), node("s1", kubelet="v1.34.4", labels=SERVER)]
+
+    assert hand_reboots.phases(Snapshot(nodes, time=NOON)) == {}
+
+
 def test_a_node_with_a_newer_kubelet_than_others_may_be_done():
     here = cluster(node("w1"), node("w2", kubelet="v1.34.4"))
     (said,) = hand_reboots.newer({"w1", "w2"}, here)

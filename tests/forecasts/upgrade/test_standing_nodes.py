@@ -206,6 +206,58 @@ def test_a_job_may_wait_for_the_vm_of_an_older_release(state, waits):
     assert ("may wait for VM harvester-system/upgrade-repo-hvst" in order.reason) is waits
 
 
+def _longhorn(kind, name, spec, **status):
+    return manifest("longhorn.io/v1beta2", kind, name, "longhorn-system", spec=spec, status=status)
+
+
+def _repository_on(node_name, manager="stopped"):
+    """Return the VM with the files, whose disk has one replica, on this node."""
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "repo"}}]
+    spec = {"template": {"spec": {"domain": {}, "volumes": volumes}}}
+    status, name = {"printableStatus": "Starting"}, "upgrade-repo-hvst"
+    csi = {"driver": "driver.longhorn.io", "volumeHandle": "v1"}
+    data = {"volumeName": "v1", "nodeID": node_name, "healthyAt": NOW}
+    default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    return (
+        manifest("kubevirt.io/v1", "VirtualMachine", name, SYSTEM, spec=spec, status=status),
+        manifest("v1", "PersistentVolumeClaim", "repo", SYSTEM, spec={"volumeName": "pv"}),
+        manifest("v1", "PersistentVolume", "pv", spec={"csi": csi}),
+        _longhorn("Volume", "v1", {"numberOfReplicas": 1}, state="attaching"),
+        _longhorn("Replica", "v1-r-1", data, currentState="stopped"),
+        _longhorn("InstanceManager", "im", {"nodeID": node_name}, currentState=manager),
+        manifest(
+            "storage.k8s.io/v1",
+            "StorageClass",
+            "simple",
+            metadata=default,
+            parameters={"numberOfReplicas": "1"},
+        ),
+    )
+
+
+def test_the_only_replica_of_the_files_is_on_the_drained_node():
+    result, (order,) = run(upgrade("Post-draining"), job(), *_repository_on("a"))
+
+    assert result.possible is False
+    assert "its only replica (…-r-1, numberOfReplicas 1) is on a, where" in order.reason
+    assert order.remedy.startswith("Uncordon a until that VM runs, then cordon it again")
+    assert order.remedy.endswith("simple has numberOfReplicas 1")
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param(_repository_on("b"), id="it is on another node"),
+        pytest.param(_repository_on("a", "running"), id="its instance manager runs"),
+    ],
+)
+def test_the_files_do_not_wait_for_the_drained_node(objects):
+    _, (order,) = run(upgrade("Post-draining"), job(), *objects)
+
+    assert not order.certain
+    assert "replica" not in order.reason
+
+
 @pytest.mark.parametrize(
     ("objects", "says"),
     [

@@ -131,7 +131,7 @@ def test_what_belongs_to_many_paused_clusters_is_read_once():
             self.reads += 1
             return super().known(kind, namespace)
 
-    teams = [owner(since=ago(hours=2)) for _ in range(20)]
+    teams = [owner(since=ago(hours=2)) for _ in range(30)]
     for number, team in enumerate(teams):
         team["metadata"]["name"] = f"team-{number}"
     sets = [
@@ -141,12 +141,12 @@ def test_what_belongs_to_many_paused_clusters_is_read_once():
             "metadata": {"name": f"{kind}-{number}", "namespace": "tenant"},
             "spec": {"clusterName": f"team-{number}", "replicas": 2},
         }
-        for number in range(20)
+        for number in range(30)
         for kind in ("MachineSet", "MachineDeployment")
     ]
     counting = Counting(map(Object, [*teams, *sets]), ["*"], time=ago())
 
-    assert len(held_operators.of_cluster(counting)) == 20
+    assert len(held_operators.of_cluster(counting)) == 30
     for each in sets:
         assert list(pool_obstacles.paused(Object(each), counting))
     assert counting.reads < len(sets)

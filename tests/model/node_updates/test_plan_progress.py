@@ -240,6 +240,41 @@ def test_the_node_whose_turn_it_is(step, phase):
     assert phases(plan(), A, B, C, pod(step)) == {"a": "done", "b": phase, "c": "waiting"}
 
 
+def servers(kubelet="v1.31.9+k3s1", done=False):
+    """Return the Plan of the servers with its only node."""
+    spec = {"nodeSelector": {"matchLabels": {"role": "server"}}}
+    own = manifest(f"{GROUP}/v1", "Plan", "servers", "sys", spec=spec, status={"latestHash": HASH})
+    labels = {HOST: "s", "role": "server", "node-role.kubernetes.io/control-plane": "true"}
+    labels |= {f"plan.{GROUP}/servers": HASH} if done else {}
+    status = {"nodeInfo": {"kubeletVersion": kubelet}, "conditions": [READY]}
+    return own, manifest("v1", "Node", "s", metadata={"labels": labels}, status=status)
+
+
+@pytest.mark.parametrize(
+    ("args", "done", "phase"),
+    [
+        (["prepare", "servers"], False, "waiting"),
+        (["prepare", "servers"], True, "next"),
+        (["prepare", "other"], False, "next"),
+    ],
+    ids=["waits for servers", "the servers are done", "waits for another Plan"],
+)
+@pytest.mark.parametrize("pods", [[], [pod("prepare")]], ids=["no pod yet", "prepares"])
+def test_an_agent_that_waits_for_the_plan_of_the_servers(args, done, phase, pods):
+    agents = plan(prepare={"args": args})
+    found = phases(agents, A, node("b"), C, *servers(done=done), *pods)
+
+    assert found["b"] == phase
+
+
+def test_the_servers_come_before_an_agent_that_has_its_turn():
+    agents = plan(prepare={"args": ["prepare", "servers"]})
+    objects = (agents, node("a"), node("b"), C, *servers(), pod("prepare"))
+    found = rehearsal.rehearse(cluster(*objects), Options(), forecast_only=True)
+
+    assert [wave.nodes for wave in found.waves] == [("s",), ("b",), ("a",), ("c",)]
+
+
 def test_what_its_pod_does_now():
     objects = (plan(), A, B, C, pod("drain"))
     cordon = cordoners.of_node(B, cluster(*objects))

@@ -7,6 +7,7 @@ from tests.forecasts.drain import vm_motion
 from tests.forecasts.drain.vm_motion import ago, launcher, vmi
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.remediation import machine_drain
 
 
@@ -50,6 +51,13 @@ def notes(found, *more):
     return [note for note in drain_plan.plan(cluster, "a").nodes[0].notes if "Machine" in note]
 
 
+def control_plane_notes(found):
+    labels = {"node-role.kubernetes.io/control-plane": ""}
+    own = manifest("v1", "Node", "a", metadata={"labels": labels})
+    cluster = Snapshot([own, found], complete=["*"], time=ago(0))
+    return [note for note in drain_plan.plan(cluster, "a").nodes[0].notes if "Machine" in note]
+
+
 def test_a_drain_notes_what_happens_to_vms_that_are_left():
     limit = {"nodeDrainTimeoutSeconds": 900}
     attached = manifest(
@@ -71,6 +79,8 @@ def test_a_drain_notes_what_happens_to_vms_that_are_left():
     assert "VMs that still run 5 min later are lost with the node" in lost
     (bare,) = notes(machine({"deletion": limit}))
     assert "VMs that still run then are lost with the node" in bare
+    (master,) = control_plane_notes(machine({"deletion": limit}))
+    assert "no VM is there, and pods that still run then end with it" in master
     assert notes(machine({"deletion": limit}, deleted=False)) == []
     (over,) = notes(machine({"deletion": {"nodeDrainTimeoutSeconds": 60}}))
     assert over.startswith("The time of Cluster API's drain for Machine w was over at ")

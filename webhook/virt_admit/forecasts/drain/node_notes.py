@@ -43,10 +43,12 @@ from virt_admit.model.kubernetes.kinds import (
     NM_KUBEVIRT,
     NODE,
 )
+from virt_admit.model.kubernetes.nodes import is_control_plane
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.kubevirt.settings import removed_operators
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, count, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
@@ -92,7 +94,7 @@ READS: Final[Reads] = union(
         MACHINE_CONFIG_POOL: (),
         NM: (),
         NM_KUBEVIRT: (),
-        NODE: (*CONDITIONS, "status.conditions.lastTransitionTime"),
+        NODE: (*CONDITIONS, "status.conditions.lastTransitionTime", "metadata.labels"),
     },
 )
 
@@ -385,6 +387,9 @@ def time_outs(cluster: Cluster) -> Mapping[str, str]:
 
 def _after_time_out(machine: Object, node: str, cluster: Cluster) -> str:
     detach = machine_drain.detach_timeout(machine)
+    own, here = find(cluster, NODE, "", node), gather(on_node(cluster, node))
+    if own is not None and is_control_plane(own) and not any(here):
+        return "no VM is there, and pods that still run then end with it"
     if detach == 0 or not kept_volumes.may_wait(node, cluster):
         return "VMs that still run then are lost with the node"
     if detach is not None:

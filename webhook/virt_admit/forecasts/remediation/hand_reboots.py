@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import failed_remediations
-from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes import clock, node_health, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NHC, NODE, VMI
 from virt_admit.model.kubernetes.nodes import CONTROL_PLANE, TALOS, is_control_plane
@@ -124,7 +124,22 @@ def counted(cluster: Cluster) -> Iterator[str]:
 
 def _done(cluster: Cluster) -> list[str]:
     every = cluster.cached(_all)
-    return sorted({name for each in every.values() for name in each.updated} - set(every))
+    updated = {name for each in every.values() for name in each.updated}
+    return sorted((updated | _newest_servers(cluster)) - set(every))
+
+
+def _newest_servers(cluster: Cluster) -> set[str]:
+    """Return the servers with the newest kubelet, while other servers have an older one.
+
+    All get one release, one after the other: they differ while an upgrade is under way.
+    """
+    servers = {node.name for node in cluster.known(NODE) if nodes.is_server(node)}
+    found = {name: version for name, version in _versions(cluster).items() if name in servers}
+    newest = max(_versions(cluster).values(), default=None)
+    if newest is None or found.keys() != servers or unlisted(cluster, NODE):
+        return set()
+    done = {name for name, version in found.items() if version == newest}
+    return done if done != servers else set()
 
 
 def newer(to_do: Collection[str], cluster: Cluster) -> Iterator[str]:
@@ -254,6 +269,6 @@ def _versions(cluster: Cluster) -> dict[str, Version]:
     return {name: version for name, version in found.items() if version is not None}
 
 
-def _kubelets(nodes: Collection[str], cluster: Cluster) -> str:
-    found = {version for name, version in _versions(cluster).items() if name in nodes}
+def _kubelets(which: Collection[str], cluster: Cluster) -> str:
+    found = {version for name, version in _versions(cluster).items() if name in which}
     return f"v{min(found)}{' or newer' if len(found) > 1 else ''}"

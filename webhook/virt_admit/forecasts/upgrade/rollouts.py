@@ -244,7 +244,9 @@ def _plain(
 ) -> Iterator[Pool]:
     known = {node.name: node for node in every}
     servers = frozenset(node.name for node in every if nodes.is_server(node))
-    own = planner_order.ordered(load, cluster)
+    turn = {name for name, each in phases.items() if each.waits_for}
+    order = planner_order.ordered(load, cluster)
+    own = tuple(sorted(order, key=lambda name: (name not in servers, name not in turn)))
     at_once = plan_progress.at_once(cluster)
     capacity = _given(max_unavailable or str(at_once.nodes), len(own))
     limit = f"concurrency of Plan {at_once.plan}" if at_once.plan else "nodes at the same time"
@@ -260,9 +262,8 @@ def _plain(
 def _without_silent(pool: Pool, known: Mapping[str, Object], cluster: Cluster) -> Pool:
     """Return a pool without the nodes that nothing can update, as they do not report."""
     failing = tuple(pool_obstacles.silent([known[name] for name in pool.nodes], cluster))
-    left = {each.node for each in failing}
-    nodes = tuple(name for name in pool.nodes if name not in left)
-    return replace(pool, nodes=nodes, failing=(*pool.failing, *failing))
+    left = tuple(name for name in pool.nodes if all(each.node != name for each in failing))
+    return replace(pool, nodes=left, failing=(*pool.failing, *failing))
 
 
 def coming_back(pools: Iterable[Pool]) -> frozenset[str]:

@@ -37,6 +37,7 @@ from virt_admit.model.node_updates import (
     harvester_upgrades,
     kured,
     machine_rollouts,
+    maintenance_updates,
     plan_progress,
     talos_upgrades,
 )
@@ -67,7 +68,9 @@ class NodeInFlight:
     it waits for nothing else.
     """
     maintenance: str = ""
-    """The NodeMaintenance that has it, which may be about anything. Empty: an updater has it."""
+    """The NodeMaintenance that has it, or the mode of Harvester, which may be about anything.
+    Empty: an updater has it.
+    """
     exact: bool = True
     """Whether ``since`` is the begin of the phase, not of the whole."""
     begun: bool = True
@@ -112,7 +115,7 @@ def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> Upgra
             update.since,
             vm_states_times.age(update.since, cluster),
             _of_harvester(name, cluster) or _waits_for(update, plans.get(name)),
-            f"{update.kind} {update.name}" if update.kind == NM.kind else "",
+            _maintenance(name, update, cluster),
             update.exact,
             update.begun,
         )
@@ -131,6 +134,15 @@ def progress(begun: Sequence[PoolUpdate], plan: Plan, cluster: Cluster) -> Upgra
     return UpgradeProgress(
         in_phase(Phase.DONE), flying, in_phase(Phase.NEXT), in_phase(Phase.WAITING), held
     )
+
+
+def _maintenance(name: str, update: NodeUpdate, cluster: Cluster) -> str:
+    """Return what an administrator has put a node into maintenance with; empty: nothing."""
+    if update.kind == NM.kind:
+        return f"{update.kind} {update.name}"
+    node = find(cluster, NODE, "", name) if update.kind == NODE.kind else None
+    of_harvester = node is not None and maintenance_updates.is_in_maintenance(node)
+    return "the maintenance mode of Harvester" if of_harvester else ""
 
 
 def _is_outside(pool: PoolUpdate) -> bool:

@@ -19,6 +19,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, shell, typed
+from virt_admit.model.evidence import stored_versions
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL
@@ -321,9 +322,13 @@ def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
     said = _condition_of(*sick[0]) if sick else _words(failing)
     why = f"the update to {target} waits for {which}" if which else f"the update to {target} fails"
     if failing["status"].text == "True" and reached is False and _lasts(failing, cluster):
-        reason = f"ClusterVersion {version.name}: {why}, and the nodes come after it: {_cut(said)}"
+        left = stored_versions.refused(_words(failing), cluster)
+        cause = f". {left.words}" if left is not None else ""
+        begin = f"ClusterVersion {version.name}: {why}, and the nodes come after it"
+        remedy = _repair(version, sick) if left is None else left.remedy
         problem = problem_of(ProblemCause.UPDATE_FAILING, version)
-        stop = Problem(reason, _repair(version, sick), ProblemCause.UPDATE_FAILING, problem)
+        reason = f"{begin}: {_cut(said)}{cause}"
+        stop = Problem(reason, remedy, ProblemCause.UPDATE_FAILING, problem)
         return ClusterUpdate(stop, operators=tuple(each for each, _ in sick))
     if failing["status"].text in ("True", "Unknown"):
         return ClusterUpdate(

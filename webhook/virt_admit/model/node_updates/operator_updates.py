@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, kubectl, shell, typed
-from virt_admit.model.evidence import lost_pins, unready_pods
+from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.evidence import lost_pins, stored_versions, unready_pods
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION
@@ -58,9 +58,6 @@ READS: Final[Reads] = union(
 )
 _CSV: Final = kinds.guess("operators.coreos.com/v1alpha1", "ClusterServiceVersion")
 _CATALOG_SOURCE: Final = kinds.guess("operators.coreos.com/v1alpha1", "CatalogSource")
-_CRD: Final = kinds.guess("apiextensions.k8s.io/v1", "CustomResourceDefinition")._replace(
-    namespaced=False
-)
 _PACKAGES: Final = re.compile(
     r"kubevirt|hyperconverged|node-?healthcheck|-remediation|node-maintenance|sriov-network|"
     r"nmstate|descheduler|^(odf|ocs)-|local-storage|lvms|metallb|mtv-operator|forklift"
@@ -288,36 +285,24 @@ def _after(plan: Object, words: str, cluster: Cluster) -> str:
     return typed(f"{first}; then delete the InstallPlan, which OLM makes again", again)
 
 
-def _rewritten(crd: str, version: str, again: str, cluster: Cluster) -> str:
-    """Return how a stored version goes: an object that is not written again would be lost with it.
-
-    The API server encodes each object that is written in the storage version. Sources:
-    https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/
-    custom-resource-definition-versioning (upgrade existing objects to a new stored version);
-    kubernetes/apiserver:pkg/storage/etcd3/store.go#GuaranteedUpdate (data that differ are written).
+def _rewritten(name: str, version: str, again: str, cluster: Cluster) -> str:
+    """Return how a stored version goes: an object that is not written again would be lost with
+    it.
     """
-    keeps = _storage_version(crd, cluster)
+    keeps = stored_versions.storage_version(stored_versions.definition(name, cluster))
     if keeps == version:
         words = (
-            f"Update through a release that stores {crd} in another version first, as {version} is "
-            "still the version in which they are stored; do not take it out of "
+            f"Update through a release that stores {name} in another version first, as {version} "
+            "is still the version in which they are stored; do not take it out of "
             "status.storedVersions"
         )
-        return typed(words, shell("kubectl", "get", _CRD.plural, crd, "-o", "yaml"))
-    edit = kubectl("edit", _CRD, crd, "", "--subresource=status")
-    return typed(
-        f"Write all {crd} again unchanged, so that each is stored as "
-        f"{keeps or 'the present storage version'}",
-        f"kubectl get {crd} -A -o json | kubectl replace -f -",
-        f"only then take {version} out of its status.storedVersions ({edit}), and delete "
-        f"the InstallPlan, which OLM makes again ({again})",
+        return typed(words, stored_versions.show(name))
+    then = (
+        f"only then take {version} out of its status.storedVersions "
+        f"({stored_versions.edit(name)}), and delete the InstallPlan, which OLM makes again "
+        f"({again})"
     )
-
-
-def _storage_version(crd: str, cluster: Cluster) -> str:
-    found = next((each for each in cluster.known(_CRD) if each.name == crd), None)
-    versions = found.at("spec", "versions").items() if found is not None else ()
-    return next((each["name"].text or "" for each in versions if each["storage"].boolean), "")
+    return stored_versions.rewrite(name, keeps, then)
 
 
 def _failed_version(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:

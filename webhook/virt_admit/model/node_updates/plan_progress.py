@@ -3,10 +3,12 @@ which Job has failed.
 
 A Plan labels each node that is done with its hash, and lists those that have their turn. It makes a
 Job that has failed again only when the Plan itself changes, and uncordons a node only after a Job
-that has completed. Sources:
+that has completed. ``prepare`` of the Plan of the agents waits until that of the servers has done
+all its nodes; its pods run from the begin. Sources:
 rancher/system-upgrade-controller:pkg/upgrade/plan/plan.go#SelectConcurrentNodes,
 :pkg/upgrade/handle_batch.go#handleJobs, :pkg/upgrade/handle_upgrade.go#handlePlans
 (UniqueApplyForResourceVersion), :doc/plan.md (jobActiveDeadlineSecs);
+rancher/rke2-upgrade:scripts/upgrade.sh#prepare;
 rancher/wrangler:pkg/condition/condition.go#setValue (lastUpdateTime is that of the last other
 status or message).
 """
@@ -349,17 +351,34 @@ def _of_node(plan: Object, node: Object, cluster: Cluster) -> NodeUpdate:
         )
     pods = unfinished(cluster).get((plan.namespace, plan.name), ())
     own = next((pod for pod in pods if pod.labels.get(ON_NODE) in (node.name, _host(node))), None)
+    after = _awaited(plan, cluster)
+    later = NodeUpdate(PLAN.kind, plan.name, Phase.WAITING, waits_for=after)
     if own is None:
         turn = any(_host(node) == each.text for each in plan.at("status", "applying").items())
+        if turn and after:
+            return later
         completed = _completed(plan, node, cluster) if turn else None
         if completed is not None:
             return _unrecorded(plan, node, completed)
         return NodeUpdate(PLAN.kind, plan.name, Phase.NEXT if turn else Phase.WAITING)
     step, since = plan_pods.step(own)
+    if step == "prepare" and after:
+        return later
     if step == "prepare" or not (step or node.at("spec", "unschedulable").boolean):
         return NodeUpdate(PLAN.kind, plan.name, Phase.NEXT)
     phase = Phase.UPDATING if step == "upgrade" else Phase.DRAINING
     return NodeUpdate(PLAN.kind, plan.name, phase, clock.instant(since), exact=bool(since))
+
+
+def _awaited(plan: Object, cluster: Cluster) -> str:
+    """Return the Plan for whose nodes ``prepare`` of a Plan waits; empty: for none."""
+    args = [each.text for each in plan.at("spec", "prepare", "args").items()]
+    before = (
+        each
+        for each in cluster.known(PLAN, plan.namespace)
+        if args[:2] == ["prepare", each.name] and each.name != plan.name
+    )
+    return next((title(each) for each in before if _left(each, cluster)), "")
 
 
 def _completed(plan: Object, node: Object, cluster: Cluster) -> Object | None:

@@ -2,7 +2,8 @@
 or no node takes its pod.
 
 **Why.** Helm changes nothing before its hooks have succeeded. Longhorn, KubeVirt, Rook or Rancher
-stay at their old release, and what was started as their update is not done.
+stay at their old release, and what was started as their update is not done. A chart of RKE2 itself
+fails where its Job runs on a server that has not got the new release yet.
 
 **Fix.** End what the finding names, such as a minor release of Longhorn that was skipped, and
 repeat the upgrade. ``virt-admit upgrade`` has the whole reason, and the remedy with its command.
@@ -33,12 +34,13 @@ def _reads() -> Reads:
         "helm/helm:pkg/action/hooks.go#execHook",
         "longhorn/longhorn-manager:upgrade/util/util.go#checkLHUpgradePath",
         "https://github.com/longhorn/longhorn/issues/9569",
+        "https://github.com/rancher/rke2/issues/7642",
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
     from virt_admit.forecasts.placement.components.controllers import failed_hooks  # noqa: PLC0415 - few have it
 
-    for found in failed_hooks.held(context.cluster):
+    for found in failed_hooks.told(context.cluster):
         if (found.owner.kind, found.owner.full_name) == (obj.kind, obj.full_name):
             path = obj.metadata["name"].path
             advice = advice_of(found.remedy)

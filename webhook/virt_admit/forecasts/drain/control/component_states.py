@@ -124,7 +124,8 @@ def held(cluster: Cluster) -> Sequence[HeldComponent]:
 
 
 def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
-    state = None if obj.deleted or kubevirt_updates.is_under_way(obj) else _state(obj, cluster)
+    updated = kubevirt_updates.is_under_way(obj) or kubevirt_updates.has_failed(obj)
+    state = None if obj.deleted or updated else _state(obj, cluster)
     if state is None:
         return
     condition, words, age = state

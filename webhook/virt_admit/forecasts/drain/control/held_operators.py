@@ -11,7 +11,11 @@ from typing import Final
 from virt_admit.forecasts.drain.control import component_states, kubevirt_updates, px_updates
 from virt_admit.forecasts.placement.agents import standing_agents
 from virt_admit.forecasts.placement.components import stalled_machines
-from virt_admit.forecasts.placement.components.controllers import crowded_rollouts, failed_hooks
+from virt_admit.forecasts.placement.components.controllers import (
+    crowded_rollouts,
+    failed_hooks,
+    skewed_charts,
+)
 from virt_admit.forecasts.placement.components.drivers import storage_rollouts
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DAEMON_SET, NODE
@@ -35,6 +39,7 @@ READS: Final[Reads] = union(
     operator_updates.READS,
     paused_clusters.READS,
     preflight_checks.READS,
+    skewed_charts.READS,
     px_updates.READS,
     stalled_machines.READS,
     standing_agents.READS,
@@ -109,10 +114,13 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
 
 
 def _rollouts(cluster: Cluster) -> Iterator[StuckOperator]:
-    """Yield the updates of storage that do not go on, and of components that find no node. One
-    that only lags behind holds nothing."""
+    """Yield the updates of storage that do not go on, of components that find no node, and of
+    charts whose Job is on an old server. One that only lags behind holds nothing.
+    """
     for own in crowded_rollouts.held(cluster):
         yield _stuck(own.owner, f"{own.reason}. {_APART}", own.remedy, holds=False)
+    for chart in skewed_charts.held(cluster):
+        yield _stuck(chart.owner, f"{chart.reason}. {_APART}", chart.remedy, holds=False)
     for each in storage_rollouts.held(cluster):
         reason = each.reason if each.holds else f"{each.reason}. {_APART}"
         yield _stuck(each.owner, reason, each.remedy, holds=each.holds)

@@ -2,10 +2,11 @@
 
 virt-operator replaces virt-handler first, on one node and then on a few at a time, and goes on
 after every node has a ready one of the new release. A pod of a node that does not report never
-ends, and counts as one of those that may be unavailable. VMs run on meanwhile. Sources:
+ends, and counts as one of those that may be unavailable. VMs run on meanwhile. What it may not
+write ends each of its tries, which it repeats without end. Sources:
 kubevirt/kubevirt:pkg/virt-operator/resource/apply/apps.go#processCanaryUpgrade,
 :pkg/virt-operator/util/readycheck.go#DaemonsetIsReady,
-:pkg/virt-operator/util/client.go#UpdateConditionsUpdating;
+:pkg/virt-operator/util/client.go#UpdateConditionsUpdating #UpdateConditionsFailedError;
 kubernetes/kubernetes:pkg/controller/daemon/update.go#rollingUpdate.
 """
 
@@ -19,17 +20,19 @@ from virt_admit.forecasts.drain.control import update_starts
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, kubectl, typed
+from virt_admit.model.evidence import escalations
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, KUBEVIRT, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, cut, ended, sentence, shorten
+from virt_admit.model.messages import capital, cut, cut_middle, ended, sentence, shorten
 from virt_admit.model.node_updates.operators import node_removals, orphaned_nodes
 
 _HANDLER: Final = "virt-handler"
 _UNDER_WAY: Final = "UpdateInProgress"
+_FAILED: Final = "DeploymentFailed"
 READS: Final[Reads] = union(
     virt_handlers.READS,
     awaited_return.READS,
@@ -70,6 +73,12 @@ def is_under_way(kubevirt: Object) -> bool:
     return progressing["status"].text == "True" and progressing["reason"].text == _UNDER_WAY
 
 
+def has_failed(kubevirt: Object) -> bool:
+    """Return whether the last try of virt-operator to bring a KubeVirt to its release failed."""
+    synchronized = kubevirt.condition("Synchronized")
+    return synchronized["status"].text == "False" and synchronized["reason"].text == _FAILED
+
+
 def under_way(cluster: Cluster) -> str:
     """Return that an update to another release goes on, as far as is known; empty:
     none is under way, or it is held.
@@ -84,7 +93,8 @@ def under_way(cluster: Cluster) -> str:
             lasts = clock.since(
                 kubevirt.condition("Progressing")["lastTransitionTime"].text, cluster
             )
-            since = f" (under way for {clock.duration(lasts)})" if lasts is not None else ""
+            failed = "; its last try failed" if has_failed(kubevirt) else ""
+            since = f" (under way for {clock.duration(lasts)}{failed})" if lasts is not None else ""
             return f"the update of KubeVirt from {before} to {after}{since}"
     return ""
 
@@ -103,10 +113,16 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
     progressing = kubevirt.condition("Progressing")
     target = kubevirt.at("status", "targetKubeVirtVersion").text
     lasts = clock.since(progressing["lastTransitionTime"].text, cluster)
-    if not is_under_way(kubevirt) or lasts is None or lasts < _USUAL:
+    failed = has_failed(kubevirt)
+    if not (is_under_way(kubevirt) or failed) or lasts is None or lasts < _USUAL:
         return
     to = target or "another release"
-    update = f"the update of KubeVirt to {to} has lasted for {clock.duration(lasts)}"
+    same = target and target == kubevirt.at("status", "observedKubeVirtVersion").text
+    what = f"deployment of KubeVirt {to}" if same else f"update of KubeVirt to {to}"
+    update = f"the {what} has lasted for {clock.duration(lasts)}"
+    if failed:
+        yield from _failed(kubevirt, update, cluster)
+        return
     silent = [node.name for node in cluster.known(NODE) if _is_lost(node.name, cluster)]
     if silent:
         which = ", ".join(
@@ -139,6 +155,39 @@ def _of(kubevirt: Object, cluster: Cluster) -> Iterator[HeldUpdate]:
         yield HeldUpdate(
             kubevirt, f"{update}, and {why}{more}", typed("repair it", command), tuple(sick), brief
         )
+
+
+def _failed(kubevirt: Object, update: str, cluster: Cluster) -> Iterator[HeldUpdate]:
+    """Yield what ends each try of virt-operator."""
+    words = kubevirt.condition("Synchronized")["message"].words
+    escalation = escalations.of(words, cluster)
+    if escalation is None:
+        if escalations.is_said(words):
+            return  # its role has the rules by now, and virt-operator tries again
+        why = f"virt-operator fails each time: {cut_middle(words.rstrip('.'), 300)}"
+        remedy = typed("resolve what it reports", about("describe", kubevirt, KUBEVIRT))
+        brief = f"{cut(update, 80)}: {ended(cut_middle(words, 200))} Resolve that."
+        yield HeldUpdate(kubevirt, f"{update}, and {why}", remedy, (), brief)
+        return
+    release = kubevirt.at("status", "operatorVersion").text or "its release"
+    registry = kubevirt.at("status", "targetKubeVirtRegistry").text
+    images = f", with the images of {registry}" if registry and registry != _PUBLIC else ""
+    lacks = f"{escalation.writer} lacks {escalation.rules}"
+    why = (
+        f"virt-operator {release} may not write the roles of its release: {lacks}, so it has the "
+        "rules of another release. Nothing is replaced before that"
+    )
+    role = escalation.role or escalation.account
+    remedy = typed(
+        f"apply the whole manifest of the operator of {release}{images}, not only the image of its "
+        "Deployment; virt-operator then goes on by itself. To compare the rules",
+        kubectl("describe", escalations.ROLE, role),
+    )
+    brief = f"{cut(update, 80)}: {lacks}. Apply the whole manifest of operator {release}{images}."
+    yield HeldUpdate(kubevirt, f"{update}, and {why}", remedy, (), brief)
+
+
+_PUBLIC: Final = "quay.io/kubevirt"
 
 
 def _back(node: str, cluster: Cluster) -> str:

@@ -25,8 +25,10 @@ from virt_admit.forecasts.placement.components.longhorn import (
     dangling_migrations,
     longhorn_copies,
     stopped_managers,
+    stranded_replicas,
     tickets_left,
 )
+from virt_admit.forecasts.placement.components.longhorn.stranded_replicas import StrandedReplicas
 from virt_admit.model.commands import about, argument, logs_of, merge_patch, shell, typed
 from virt_admit.model.kubernetes import clock, events, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
@@ -63,11 +65,13 @@ READS: Final[Reads] = union(
     longhorn_copies.OF_RELEASE,
     tickets_left.READS,
     stopped_managers.READS,
+    stranded_replicas.READS,
     absent_nodes.READS,
     {
         PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
         LONGHORN_VOLUME: (
-            *("spec.migrationNodeID", "status.currentNodeID", "status.state"),
+            *("spec.migrationNodeID", "spec.numberOfReplicas"),
+            *("status.currentNodeID", "status.state"),
             *WHOLE_CONDITIONS,
         ),
         LONGHORN_SETTING: ("value",),
@@ -120,6 +124,9 @@ def cause(volume: str, node: str, cluster: Cluster) -> HeldVolume | None:
         (each for each in found if each[1] is not None), found[0] if found else (None, None)
     )
     if instance is None:
+        stranded = stranded_replicas.of(own, cluster)
+        if stranded is not None and not moves:
+            return stranded.held
         return (
             _of_failed(own, copies, cluster)
             or tickets_left.of_ticket(own, node, cluster)
@@ -161,6 +168,12 @@ def _of_all(replicas: Sequence[Object], volume: Object) -> HeldVolume:
         f"Longhorn waits for all its {len(replicas)} replicas ({names(nodes)})",
         typed("see what keeps them all", about("describe", volume, LONGHORN_VOLUME)),
     )
+
+
+def stranded(volume: str, cluster: Cluster) -> StrandedReplicas | None:
+    """Return the replicas of the volume behind a PersistentVolume, if none of them can start."""
+    own = _volume(volume, cluster)
+    return stranded_replicas.of(own, cluster) if own is not None else None
 
 
 def _volume(name: str, cluster: Cluster) -> Object | None:

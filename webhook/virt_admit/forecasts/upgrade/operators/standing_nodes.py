@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.states import vm_states_times
+from virt_admit.forecasts.placement.components import longhorn_starts
 from virt_admit.forecasts.placement.components.longhorn import awaited_health
 from virt_admit.forecasts.upgrade.operators import leaving_vms, operand_pods
-from virt_admit.model.commands import about, shell, typed
+from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import clock, selectors
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -28,12 +29,16 @@ from virt_admit.model.kubernetes.kinds import (
     JOB,
     NODE,
     POD,
+    PVC,
+    STORAGE_CLASS,
     UPGRADE_PLAN,
     VM,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.kubevirt.instances import storage
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase
@@ -43,6 +48,7 @@ from virt_admit.model.node_updates.update_orders import LONG, StandingOrder
 
 _OF_NODE: Final = "harvesterhci.io/node"
 _OF_UPGRADE: Final = "harvesterhci.io/upgrade"
+_COPIES: Final = "numberOfReplicas"
 
 READS: Final[Reads] = union(
     harvester_upgrades.READS,
@@ -50,11 +56,14 @@ READS: Final[Reads] = union(
     operand_pods.READS,
     leaving_vms.READS,
     awaited_health.READS,
+    longhorn_starts.READS,
     {
         JOB: ("metadata.labels", "status.active", "status.startTime", "status.completionTime"),
         DEPLOYMENT: (*CONDITIONS, "spec.selector", "spec.replicas", "status.readyReplicas"),
         NODE: ("metadata.creationTimestamp",),
-        VM: ("status.printableStatus",),
+        VM: ("spec.template.spec.volumes", "status.printableStatus"),
+        PVC: ("spec.volumeName",),
+        STORAGE_CLASS: ("metadata.annotations", f"parameters.{_COPIES}"),
     },
 )
 
@@ -107,6 +116,7 @@ def _of_node(
     active = next((each for each in jobs if each.at("status", "active").integer), None)
     cause = (
         _repository(order, active, since, cluster)
+        or _stranded_vm(order, name, active, since, cluster)
         or _planner(name, cluster)
         or _volume(name, active, since, cluster)
     )
@@ -170,13 +180,62 @@ def _repository_vm(order: Object, job: Object, cluster: Cluster) -> _Cause | Non
     """Return that the VM which had the files before release 1.7 does not run: its Job starts it,
     but may have it no more.
     """
-    found = find(cluster, VM, order.namespace, f"upgrade-repo-{order.name}")
-    state = found.at("status", "printableStatus").text if found is not None else None
-    if found is None or state in (None, "Running"):
+    found = _stopped_vm(order, cluster)
+    if found is None:
         return None
+    state = found.at("status", "printableStatus").text
     see = shell("virt-admit", "explain", f"vm/{found.name}", "-n", found.namespace)
     which = f"VM {found.full_name}, which is {state}"
     return _Cause(f"its Job {job.name} may wait for ", which, typed("See why", see), certain=False)
+
+
+def _stranded_vm(
+    order: Object, node: str, job: Object | None, since: datetime | None, cluster: Cluster
+) -> _Cause | None:
+    """Return that the VM with the files cannot start, as the replicas of its disk are on the node
+    of the Job, which is cordoned: both wait for each other. None: it does not wait for that.
+    """
+    found = _stopped_vm(order, cluster)
+    if job is None or found is None or not vm_states_times.is_older(since, _USUAL, cluster):
+        return None
+    for claim in launcher_pod.all_claims(found.at("spec", "template", "spec")):
+        own = fields(cluster, PVC, found.namespace, claim)["spec"]
+        stranded = longhorn_starts.stranded(own["volumeName"].text or "", cluster)
+        if stranded is None or stranded.nodes != (node,):
+            continue
+        state = found.at("status", "printableStatus").text
+        why = (
+            f"VM {found.full_name} with the files of the release, which is {state}: Longhorn does "
+            f"not attach volume {stranded.volume.name} of its claim {claim}: {stranded.words}"
+        )
+        begin = (
+            f"Uncordon {node} until that VM runs, then cordon it again: Longhorn makes its instance"
+            " manager, and the Job goes on by itself"
+        )
+        remedy = typed(begin, shell("kubectl", "uncordon", argument(node)), _more_copies(cluster))
+        return _Cause(f"its Job {job.name} waits for ", why, remedy, certain=True)
+    return None
+
+
+def _more_copies(cluster: Cluster) -> str:
+    """Return what keeps the next upgrade from the same: Harvester makes the class of its image with
+    the parameters of the default class; empty: that has more copies, or is not known.
+    """
+    for each in cluster.known(STORAGE_CLASS):
+        default = each.annotations.get(storage.DEFAULT_FOR_ALL) == "true"
+        if default and each.at("parameters", _COPIES).text == "1":
+            return (
+                f"before the next upgrade, make a StorageClass with more than one replica the "
+                f"default: {each.name} has {_COPIES} 1"
+            )
+    return ""
+
+
+def _stopped_vm(order: Object, cluster: Cluster) -> Object | None:
+    """Return the VM which had the files before release 1.7, if it is known not to run."""
+    found = find(cluster, VM, order.namespace, f"upgrade-repo-{order.name}")
+    state = found.at("status", "printableStatus").text if found is not None else None
+    return None if state in (None, "Running") else found
 
 
 # --- volumes that have to become healthy first ----------------------------------------------------

@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_DEPLOYMENT, 
 from virt_admit.model.lookups import grouped
 from virt_admit.model.machine_pools import DEPLOYMENT
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates.operators import standing_control_planes
 from virt_admit.model.node_updates.operators.poolless_nodes import PoollessNode
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.model.remediation import machine_owners
@@ -70,13 +71,19 @@ def left_out(found: PoollessNode) -> Obstacle:
 
 
 def not_rehearsed(cluster: Cluster) -> Iterator[str]:
-    """Yield which nodes no MachineDeployment replaces, so that their updates are not counted."""
+    """Yield which nodes no MachineDeployment replaces, so that their updates are not counted.
+
+    A roll-out of a control plane leaves its new Machines as they are.
+    """
+    rolling = _outdated(cluster)
     for owner, own in sorted(_by_owner(cluster).items()):
         if owner.startswith(f"{machine_nodes.MACHINE_POOL} "):
             continue  # of_machine_pools names them
+        still = "still " if owner in rolling else ""
+        left = rolling.get(owner) or own
         yield (
-            f"the nodes of {MACHINE_DEPLOYMENT.kind}s alone: {owner} replaces "
-            f"{names(sorted(own), 60)} besides, which is not rehearsed"
+            f"the nodes of {MACHINE_DEPLOYMENT.kind}s alone: {owner} {still}replaces "
+            f"{names(sorted(left), 60)} besides, which is not rehearsed"
         )
 
 
@@ -90,4 +97,23 @@ def _by_owner(cluster: Cluster) -> dict[str, list[str]]:
         node, owner = machine_nodes.node_name(machine, cluster), machine_owners.title(machine)
         if node in here and owner and DEPLOYMENT not in machine.labels:
             found.setdefault(owner, []).append(node)
+    return found
+
+
+def _outdated(cluster: Cluster) -> dict[str, list[str]]:
+    """Return the nodes that a roll-out of a control plane still replaces, by the control plane."""
+    owners = {
+        (owner.namespace, f"{owner.kind} {owner.name}"): owner
+        for kind in standing_control_planes.KINDS
+        for owner in cluster.known(kind)
+    }
+    found: dict[str, list[str]] = {}
+    for machine in cluster.known(CAPI_MACHINE):
+        title = machine_owners.title(machine)
+        owner, node = (
+            owners.get((machine.namespace, title)),
+            machine_nodes.node_name(machine, cluster),
+        )
+        if owner is not None and node and standing_control_planes.is_old(machine, owner):
+            found.setdefault(title, []).append(node)
     return found

@@ -117,7 +117,7 @@ def of(owner: Object, cluster: Cluster) -> StandingControlPlane | None:
         return None
     if owner.kind == KUBEADM.kind and etcd_leftovers.of(owner, cluster) is not None:
         return None  # which says it
-    old = [each for each in machines if _is_old(each, owner)]
+    old = [each for each in machines if is_old(each, owner)]
     version = cut(owner.at("spec", "version").text or "", 40)
     to = f" to {version}" if version else ""
     lasts = clock.lasting(rolling["lastTransitionTime"].text, cluster)
@@ -188,7 +188,8 @@ def _is_wrong(condition: Field, owner: Object) -> bool:
     return wrong and not condition_words.is_usual(kind, reason, message, owner)
 
 
-def _is_old(machine: Object, owner: Object) -> bool:
+def is_old(machine: Object, owner: Object) -> bool:
+    """Return whether a Machine is known not to have what its control plane wants."""
     said = machine_drain.condition(machine, "UpToDate")["status"].text
     if said in ("True", "False"):
         return said == "False"

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components.controllers import hook_jobs
+from virt_admit.forecasts.placement.components.controllers import hook_jobs, skewed_charts
 from virt_admit.forecasts.placement.components.controllers.hook_jobs import HeldHook
 from virt_admit.model.commands import about, logs_of, typed
 from virt_admit.model.evidence import container_states
@@ -38,6 +38,7 @@ from virt_admit.model.messages import cut_middle, names
 _INSTALLED: Final = (DAEMON_SET, DEPLOYMENT, STATEFUL_SET)
 READS: Final[Reads] = union(
     hook_jobs.READS,
+    skewed_charts.READS,
     {
         JOB: ("status.startTime", *WHOLE_CONDITIONS),
         POD: ("metadata.ownerReferences", "spec.containers", *container_states.FIELDS),
@@ -63,6 +64,11 @@ _RUNNING: Final = "current-longhorn-version"
 _STEP: Final = re.compile(r"from (v\d[\w.-]{1,30}) to (v\d[\w.-]{1,30}) for minor version")
 _GIVEN_UP: Final = "BackoffLimitExceeded"
 _LONGEST: Final = 240
+
+
+def told(cluster: Cluster) -> Sequence[HeldHook]:
+    """Return the charts of the platform that are not brought to their new release."""
+    return (*held(cluster), *skewed_charts.held(cluster))
 
 
 @cached
