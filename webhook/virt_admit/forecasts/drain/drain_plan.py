@@ -212,9 +212,9 @@ class Plan:
     stopped: int | None = None
     """How many VMs an upgrade stops for good, where it was rehearsed."""
     awaited: tuple[str, ...] = ()
-    """The nodes whose return ends what keeps others, where an upgrade that was rehearsed brings
-    them back.
-    """
+    """The nodes whose return ends what keeps others, and that a rehearsed upgrade brings back."""
+    undrained: str = ""
+    """That an upgrade does not drain the nodes that cannot be drained, in its words."""
     closed: tuple[ClosedTarget, ...] = ()
     """The nodes to which no VM of another one can go now, where all of them are known."""
     reported: tuple[ReportedProblem, ...] = ()

@@ -190,15 +190,6 @@ def _title(upgrade: Object) -> str:
     return f"{upgrade.kind} {upgrade.name}"
 
 
-def only_node(cluster: Cluster) -> str:
-    """Return the only node of a Harvester cluster; empty: there are more, or that is not known.
-
-    Its upgrade drains nothing: it stops all VMs, and waits until they have ended. Source:
-    harvester/harvester:package/upgrade/upgrade_node.sh#command_single_node_upgrade.
-    """
-    return nodes.single(cluster) if is_harvester(cluster) else ""
-
-
 def is_harvester(cluster: Cluster) -> bool:
     """Return whether Harvester manages a node."""
     return nodes.has_harvester(cluster)
