@@ -92,10 +92,10 @@ def before_nodes(cluster: Cluster) -> str:
     for upgrade in harvester_upgrades.starting(cluster):
         since = harvester_upgrades.stage(upgrade)[1]
         lasting = clock.lasts(clock.elapsed(since, cluster))
-        return (
-            f"{_title(upgrade)} is not at its nodes yet: "
-            f"{harvester_upgrades.waits_for(upgrade)}{lasting}"
-        )
+        waits = f"{harvester_upgrades.waits_for(upgrade)}{lasting}"
+        if loads := harvester_upgrades.preloading(upgrade):
+            waits = f"it has been loading images onto the nodes{lasting}{loads}"
+        return f"{_title(upgrade)} is not at its nodes yet: {waits}"
     return ""
 
 
