@@ -201,8 +201,8 @@ class Plan:
     """Nodes with VMs that no health check can remediate, so their VMs do not restart after a loss.
     None: unknown.
     """
-    otherwise: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Those nodes by what brings VMs of them back all the same."""
+    otherwise: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    """VMs of those nodes by what brings them back all the same."""
     held: tuple[str, ...] = ()
     """Paused pools, silent nodes and held operators: an upgrade stops at them although every node
     can be drained.
