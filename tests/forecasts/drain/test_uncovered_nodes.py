@@ -21,7 +21,11 @@ def test_a_health_check_helps_only_vms_that_start_again(run, nodes):
 )
 def test_vms_that_something_else_brings_back_are_not_counted_twice(on, which):
     found = plan(complete(vmi("None", True), HERE, THERE, vm("Always")))
-    other = {"MachineHealthCheck edge/md of its tenant cluster": {each: ["shop/db"] for each in on}} if on else {}
+    other = (
+        {"MachineHealthCheck edge/md of its tenant cluster": {each: ["shop/db"] for each in on}}
+        if on
+        else {}
+    )
     (line,) = [
         each
         for each in text(replace(found, otherwise=other)).splitlines()

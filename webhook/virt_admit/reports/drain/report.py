@@ -283,7 +283,9 @@ def verdict(plan: Plan) -> DrainVerdict:
         sentence = f"{later} can be drained once {back} {be} back.{cost}"
         return DrainVerdict(True, bool(stops), words.yes(stops), sentence)
     if plan.undrained:
-        found = DrainVerdict(True, bool(stops), words.yes(stops), f"{plan.undrained}.{words.cost(stops)}")
+        found = DrainVerdict(
+            True, bool(stops), words.yes(stops), f"{plan.undrained}.{words.cost(stops)}"
+        )
         return _held(plan, found)
     if blocked:
         causes = ", ".join(_causes(blocked))

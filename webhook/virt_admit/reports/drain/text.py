@@ -319,9 +319,9 @@ def _whole(result: Plan) -> Iterator[str]:
             f"loss: {names(result.uncovered)}"
         )
     for by, on in result.otherwise.items():
-        those = names(sorted(chain.from_iterable(on.values())), 120)
+        restored = names(sorted(chain.from_iterable(on.values())), 120)
         yield (
-            f"Without a health check of their nodes ({names(on, 60)}), {those} restart after a "
+            f"Without a health check of their nodes ({names(on, 60)}), {restored} restart after a "
             f"loss by {by}"
         )
     yield f"Can the cluster be upgraded today? {verdict(result)}"
