@@ -133,3 +133,30 @@ def test_a_taint_of_an_administrator_is_removed_before_an_uncordon(ask):
         remedy(ask, items)
         == "Uncordon w1: kubectl uncordon w1; or raise maxUnavailable so that others go on"
     )
+
+
+@pytest.mark.parametrize(("minutes", "waits"), [(3, True), (40, False)], ids=["boots", "stays-off"])
+def test_a_node_that_was_fenced_a_moment_ago_is_waited_for(ask, minutes, waits):
+    resource = {"kind": "SelfNodeRemediation", "namespace": "medik8s", "name": "n3-x"}
+    begun = {"started": ago(minutes=minutes + 3), "resource": resource}
+    ended = {"type": "Succeeded", "status": "True", "lastTransitionTime": ago(minutes=minutes)}
+    items = [
+        *empty(cluster(), "n3"),
+        {
+            "apiVersion": "remediation.medik8s.io/v1alpha1",
+            "kind": "NodeHealthCheck",
+            "metadata": {"name": "workers"},
+            "status": {"unhealthyNodes": [{"name": "n3", "remediations": [begun]}]},
+        },
+        {
+            "apiVersion": "self-node-remediation.medik8s.io/v1alpha1",
+            "kind": "SelfNodeRemediation",
+            "metadata": {"name": "n3-x", "namespace": "medik8s"},
+            "status": {"conditions": [ended]},
+        },
+    ]
+    upgrade, drain = ask(items, "upgrade"), ask(items, "drain", "--all")
+    words = "NodeHealthCheck workers, whose SelfNodeRemediation n3-x fenced it 3 min ago"
+    assert (words in upgrade.stdout, words in drain.stdout) == (waits, waits)
+    assert upgrade.return_value == (0 if waits else 1)
+    assert ("upgraded today? Yes" in drain.stdout) is waits

@@ -4,7 +4,7 @@ import pytest
 
 from tests.builders import manifest
 from tests.forecasts.drain.test_vm_states import LAUNCHER, RUNNING, moving, row, target
-from tests.forecasts.drain.vm_motion import ago, cluster, migration
+from tests.forecasts.drain.vm_motion import ago, cluster, migration, node, vmi
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 
 
@@ -51,3 +51,18 @@ def test_that_of_the_source_is_told_with_its_error():
 def test_migrations_that_go_on(objects, state):
     found = moved(*objects, **state)
     assert "virt-handler" not in f"{found.reason}{found.remedy}"
+
+
+@pytest.mark.parametrize(
+    ("age", "beat", "outcome"),
+    [(12, 30, VmOutcome.MIGRATES), (3000, 30, VmOutcome.UNKNOWN), (12, 900, VmOutcome.UNKNOWN)],
+    ids=["replaced", "old", "silent"],
+)
+def test_a_source_without_its_label_waits_while_its_virt_handler_is_replaced(age, beat, outcome):
+    label = {"kubevirt.io/schedulable": "false"}
+    source = node("a", labels=label)
+    source.data["metadata"]["annotations"] = {"kubevirt.io/heartbeat": ago(beat)}
+    new = handler("a", age=age)
+    new.data["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": ago(4)}}
+
+    assert row(cluster(source, vmi(), LAUNCHER, new)).outcome is outcome

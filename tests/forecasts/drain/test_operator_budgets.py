@@ -126,6 +126,14 @@ def test_the_last_copy_of_a_volume_blocks():
     assert "Add a replica" in found["remedy"]
 
 
+def test_the_only_node_has_no_place_for_a_further_copy():
+    copy, setting = replica("v1", "a"), policy("block-if-contains-last-replica")
+    found = drained(world.longhorn(copy, volume("v1", 1), setting, nodes=("a",)))
+    remedies = [each["remedy"] for each in found["blockers"] if "instance-manager" in each["name"]]
+    assert len(remedies) == 1
+    assert remedies[0].startswith("Stop the VMs that use them before maintenance")
+
+
 @pytest.mark.parametrize(
     "other",
     [

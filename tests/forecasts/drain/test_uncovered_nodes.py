@@ -21,10 +21,25 @@ def test_a_health_check_helps_only_vms_that_start_again(run, nodes):
 )
 def test_vms_that_something_else_brings_back_are_not_counted_twice(on, which):
     found = plan(complete(vmi("None", True), HERE, THERE, vm("Always")))
-    other = {"MachineHealthCheck edge/md of its tenant cluster": on} if on else {}
+    other = (
+        {"MachineHealthCheck edge/md of its tenant cluster": {each: ["shop/db"] for each in on}}
+        if on
+        else {}
+    )
     (line,) = [
         each
         for each in text(replace(found, otherwise=other)).splitlines()
         if "can remediate" in each
     ]
     assert f"1 node with VMs{which} would not restart after a loss: a" in line
+
+
+def test_only_the_vms_that_something_else_brings_back_are_named():
+    found = plan(complete(vmi("None", True), HERE, THERE, vm("Always")))
+    by = "MachineHealthCheck edge/md of its tenant cluster"
+    other = {by: {"a": ["edge/w-1"], "b": ["edge/w-2"]}}
+    said = text(replace(found, otherwise=other))
+    assert (
+        "Without a health check of their nodes (a, b), edge/w-1, edge/w-2 restart after a loss by "
+        f"{by}"
+    ) in said.splitlines()

@@ -379,3 +379,49 @@ def test_the_root_directory_is_not_the_cause(arguments, fields):
     reason, remedy = unregistered(arguments, **fields)
     assert "root-dir" not in reason
     assert remedy.startswith("repair pod disks-csi-node-a on a")
+
+
+# --- a pod that is older than the kubelet ---------------------------------------------------------
+
+
+def older(started="2026-11-20T08:00:00Z", since=LONG_AGO, lists=None, ready=True):
+    """Return why node a lacks the driver, and what helps. Its pod there runs since ``started``, the
+    node is Ready since ``since``, and has the drivers in ``lists``.
+    """
+    own = running()
+    state = {"running": {"startedAt": started}}
+    own.data["status"]["containerStatuses"] = [
+        {"name": "main", "ready": ready, "state": {"running": {}}},
+        {"name": "registrar", "ready": ready, "state": state},
+    ]
+    here = manifest("storage.k8s.io/v1", "CSINode", "a", spec={"drivers": lists})
+    there = manifest("storage.k8s.io/v1", "CSINode", "b", spec={"drivers": [{"name": DRIVER}]})
+    one = node()
+    one.data["status"]["conditions"][0]["lastTransitionTime"] = since
+    found = Snapshot([here, there, one, node("b"), own, running(on="b")], ["*"], time=NOW)
+    return node_drivers.because(DRIVER, "a", found), node_drivers.remedy(DRIVER, "a", found)
+
+
+def test_a_pod_older_than_the_kubelet_is_replaced():
+    reason, remedy = older()
+    assert (
+        f"its pod disks-csi-node-a there runs since 2026-11-20T08:00:00Z, but a is Ready only "
+        f"since {LONG_AGO}"
+    ) in reason
+    assert remedy.startswith("delete pod disks-csi-node-a on a, so that its successor registers")
+    assert remedy.endswith("kubectl delete pod disks-csi-node-a -n disks")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"started": "2026-11-26T11:30:00Z"},
+        {"since": "2026-11-26T11:55:00Z"},
+        {"lists": [{"name": DRIVER}]},
+    ],
+    ids=["started again", "the kubelet has just started", "registered"],
+)
+def test_the_age_of_the_pod_is_not_the_cause(fields):
+    reason, remedy = older(**fields)
+    assert reason == ""
+    assert "delete pod" not in remedy

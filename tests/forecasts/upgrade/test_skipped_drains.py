@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import complete, manifest
+from tests.builders import complete, kubevirt, manifest
 from tests.forecasts.drain.test_control_path import ROOM, guest, machine
 from virt_admit.cli.commands import drain
 from virt_admit.forecasts.drain.drain_plan import plan
@@ -87,15 +87,19 @@ def test_the_reboot_ends_the_guests(strategy, outcome, words):
     assert "1 VM: all shut down on their nodes" in text(found).splitlines()
 
 
-def harvester(label, *objects):
+def only(label):
     usual = {"kubevirt.io/schedulable": "true", "kubernetes.io/hostname": "a"}
     metadata = {"labels": usual | label}
     status = {"allocatable": ROOM, "conditions": [{"type": "Ready", "status": "True"}]}
-    only = manifest("v1", "Node", "a", metadata=metadata, status=status)
-    return rehearsal.rehearse(complete(only, *objects), Options(), forecast_only=True)
+    return manifest("v1", "Node", "a", metadata=metadata, status=status)
+
+
+def harvester(label, *objects):
+    return rehearsal.rehearse(complete(only(label), *objects), Options(), forecast_only=True)
 
 
 MANAGED = {"harvesterhci.io/managed": "true"}
+OTHER = manifest("v1", "Node", "b", metadata={"labels": MANAGED})
 
 
 def test_harvester_stops_the_vms_of_its_only_node_instead_of_a_drain():
@@ -110,8 +114,7 @@ def test_harvester_stops_the_vms_of_its_only_node_instead_of_a_drain():
 
 
 def test_harvester_drains_one_of_two_nodes():
-    other = manifest("v1", "Node", "b", metadata={"labels": MANAGED})
-    assert harvester(MANAGED, BUDGET, POD, other).possible is False
+    assert harvester(MANAGED, BUDGET, POD, OTHER).possible is False
 
 
 @pytest.mark.parametrize(
@@ -131,3 +134,42 @@ def test_a_plan_of_all_drains_tells_what_an_upgrade_stops(topology, answer):
     found = drain.forecast(drain.rehearsed(plan(cluster), cluster), cluster)
     assert f"Can the cluster be upgraded today? {answer}" in found.text()
     assert rehearse(topology, vmi, vm).stopped == (topology == "HighlyAvailable")
+
+
+def answer(cluster):
+    return drain.forecast(drain.rehearsed(plan(cluster), cluster), cluster)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"),
+    [
+        (
+            [only(MANAGED)],
+            "Yes, at a cost: Harvester stops all VMs and does not drain a, its only node. 1 VM "
+            "would stay stopped.",
+        ),
+        (
+            [node("SingleReplica"), POOL],
+            "Yes: OpenShift reboots a without a drain, as controlPlaneTopology is SingleReplica.",
+        ),
+        ([only({})], "No: 1 of 1 node cannot be drained (1 VM, 1 other blocker): a."),
+        ([only(MANAGED), OTHER], "No: 1 of 2 nodes cannot be drained (1 VM, 1 other blocker): a."),
+    ],
+    ids=["harvester", "openshift", "plain", "two"],
+)
+def test_drains_of_nodes_that_an_upgrade_does_not_drain_do_not_hold_it(nodes, says):
+    found = answer(complete(*nodes, BUDGET, POD, guest("db"), machine("db")))
+    last = found.text().splitlines()[-1]
+    assert last == f"Can the cluster be upgraded today? {says}"
+    assert found.code == 1  # a drain of that node does not end
+
+
+@pytest.mark.parametrize(
+    ("label", "stops"), [(MANAGED, True), ({}, False)], ids=["harvester", "plain"]
+)
+def test_the_vms_of_the_only_node_of_harvester_are_stopped(label, stops):
+    updates = kubevirt(workloadUpdateStrategy={"workloadUpdateMethods": ["LiveMigrate"]})
+    text = answer(complete(only(label), guest("db"), machine("db"), updates)).text()
+    assert ("virtctl stop db -n shop" in text) is stops
+    assert ("evictionStrategy" in text) is not stops
+    assert ("Updates of running VMs" in text) is not stops

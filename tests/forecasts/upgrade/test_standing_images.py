@@ -67,6 +67,25 @@ def test_an_importer_that_is_ended_for_its_memory_stops_the_upgrade(restarts, re
         assert "podResourceRequirements.limits.memory" in stop.remedy
 
 
+@pytest.mark.parametrize(
+    ("states", "says"),
+    [
+        (
+            {"a": {"state": "Images preloaded"}, "b": {"state": "Images preloading"}},
+            "it has been loading images onto the nodes for 4 min (now on b, done on a)",
+        ),
+        ({}, "its condition NodesPrepared has not been True for 4 min"),
+    ],
+)
+def test_images_that_are_loaded_onto_nodes_are_told(states, says):
+    begun = upgrade("2027-03-01T11:40:00Z", image="True", **states)
+    begun.data["status"]["conditions"] += [
+        {"type": "RepoReady", "status": "True", "lastUpdateTime": "2027-03-01T11:56:00Z"},
+        {"type": "NodesPrepared", "status": "Unknown"},
+    ]
+    assert upgraded(begun).before_nodes == f"Upgrade hvst is not at its nodes yet: {says}"
+
+
 def test_an_upgrade_before_its_nodes_does_not_begin_with_them_now():
     result = upgraded(upgrade("2027-03-01T11:56:00Z"), *unmade(3))
     assert (result.possible, result.before_nodes) == (

@@ -31,10 +31,11 @@ from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.drain import selection, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
 from virt_admit.forecasts.drain.selection import NodeQuery
-from virt_admit.forecasts.upgrade import drain_waits, rehearsal
+from virt_admit.forecasts.upgrade import drain_waits, rehearsal, rollouts
+from virt_admit.forecasts.upgrade.drains import undrained_nodes
 from virt_admit.forecasts.upgrade.rehearsal import Options
 from virt_admit.model.in_order import InOrder
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import Kind
 from virt_admit.model.kubernetes.reads import union
@@ -201,8 +202,18 @@ def rehearsed(result: Plan, cluster: Cluster, in_order: InOrder = map) -> Plan:
     or may, by the words of ``upgrade``; and which nodes it brings back, for which others wait.
     """
     awaited = drain_waits.only_returns(result)
-    if not result.whole or result.held or not (result.drainable or awaited):
+    if not result.whole or result.held or (result.unread_nodes and not awaited):
         return result
+    blocked = {node.name for node in result.nodes if not node.drainable}
+    driver = rollouts.default_driver(cluster)
+    skipped = undrained_nodes.skips(driver, cluster) if blocked else []
+    if not (awaited or blocked <= set(skipped)):
+        return result
+    blocked = set() if awaited else blocked
+    if blocked:
+        result = replace(result, undrained=undrained_nodes.in_words(skipped, driver))
+    if blocked and nodes.only_of_harvester(cluster):  # each of its updates stops the VMs before
+        result = replace(result, methods=None, updates=())
     upgrade = rehearsal.run(cluster, Options(), result, forecast_only=True, in_order=in_order)
     if upgrade.possible:
         return replace(result, stopped=upgrade.stopped, awaited=awaited)

@@ -201,8 +201,8 @@ class Plan:
     """Nodes with VMs that no health check can remediate, so their VMs do not restart after a loss.
     None: unknown.
     """
-    otherwise: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Those nodes by what brings VMs of them back all the same."""
+    otherwise: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    """VMs of those nodes by what brings them back all the same."""
     held: tuple[str, ...] = ()
     """Paused pools, silent nodes and held operators: an upgrade stops at them although every node
     can be drained.
@@ -212,9 +212,9 @@ class Plan:
     stopped: int | None = None
     """How many VMs an upgrade stops for good, where it was rehearsed."""
     awaited: tuple[str, ...] = ()
-    """The nodes whose return ends what keeps others, where an upgrade that was rehearsed brings
-    them back.
-    """
+    """The nodes whose return ends what keeps others, and that a rehearsed upgrade brings back."""
+    undrained: str = ""
+    """That an upgrade does not drain the nodes that cannot be drained, in its words."""
     closed: tuple[ClosedTarget, ...] = ()
     """The nodes to which no VM of another one can go now, where all of them are known."""
     reported: tuple[ReportedProblem, ...] = ()

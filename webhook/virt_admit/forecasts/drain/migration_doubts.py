@@ -113,18 +113,28 @@ def doubt(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> Problem | 
     here = vmi.at("status", "nodeName").text or ""
     node = candidates.scheduler(cluster).state.nodes.get(here)
     served = node is None or node.labels.get(SCHEDULABLE) != "false"
-    if not served and not unserved_nodes.is_unregistered(here, cluster):
-        lost = node_health.silence_now(here, cluster)
-        wait = "wait for virt-handler, which sends the VM's memory, or repair it"
-        repair = virt_handlers.repair(cluster, here) or wait
-        return Problem(
-            virt_handlers.problem(cluster, here) or f"virt-handler on {here} is not ready",
-            awaited_return.advice(here, cluster) if lost else repair,
-        )
+    if not served and (unserved := _unserved(here, cluster)):
+        return unserved
     # its virt-handler sends the memory over this network
     if cut_off := pod_networks.doubt(cluster, here):
         return Problem(cut_off, pod_networks.remedy(cluster, here))
     return _of_disks(vmi, cluster) or _slower_than_its_deadline(vmi, cluster)
+
+
+def _unserved(node: str, cluster: Cluster) -> Problem | None:
+    """Return that the virt-handler of a node has taken its label away; None: it still sends the
+    memory of VMs, or it is only being replaced: its end sets the label to false, its first
+    heartbeat to true (kubevirt/kubevirt:pkg/virt-handler/heartbeat/heartbeat.go#Run).
+    """
+    if unserved_nodes.is_unregistered(node, cluster) or virt_handlers.is_replaced(cluster, node):
+        return None
+    lost = node_health.silence_now(node, cluster)
+    wait = "wait for virt-handler, which sends the VM's memory, or repair it"
+    repair = virt_handlers.repair(cluster, node) or wait
+    return Problem(
+        virt_handlers.problem(cluster, node) or f"virt-handler on {node} is not ready",
+        awaited_return.advice(node, cluster) if lost else repair,
+    )
 
 
 def _refused(vmi: Object, cluster: Cluster) -> Problem | None:

@@ -443,6 +443,7 @@ def not_reporting(cluster: Cluster) -> Iterator[str]:
         reboots = update is not None and update.phase in node_phases.EMPTIED
         reboots = reboots and awaited_return.overdue(node.name, cluster) is None
         reboots = reboots or awaited_return.is_planned(node.name, cluster)
+        reboots = reboots or awaited_return.fenced(node.name, cluster)
         if silent and not reboots and machine_nodes.CAPI_OWNER not in node.annotations:
             yield f"node {node.name} {silent}"
 

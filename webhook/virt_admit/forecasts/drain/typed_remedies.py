@@ -22,7 +22,7 @@ from virt_admit.forecasts.placement import candidates, network_reach, permanent_
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed, virtctl
 from virt_admit.model.evidence.writes import quota_writers
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
@@ -181,6 +181,13 @@ def stopped(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
         or vmis.owner(vmi, "VirtualMachine") is None
     ):
         return None
+    if node.name == nodes.only_of_harvester(cluster):
+        stop, start = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("stop", "start"))
+        words = (
+            "stop it before the maintenance, as an upgrade of Harvester does itself, and start it "
+            f"afterwards ({start})"
+        )
+        return problem._replace(remedy=typed(words, stop), command=stop)
     target = candidates.target(vmi, cluster, moves=False)
     if target.placement.has_candidate or not target.placement.is_certain:
         return None

@@ -47,6 +47,7 @@ _REMEDIATION: Final = timedelta(minutes=15)
 default times.
 """
 
+_FENCED: Final = "fenced it"
 PATIENCE: Final = timedelta(minutes=30)
 """After this time a node that its update has rebooted counts as not coming back by itself, also on
 bare metal.
@@ -161,6 +162,8 @@ def return_of(node: str, cluster: Cluster) -> str:
     own = (
         "repair the node" if _IN_MAINTENANCE in by else "repair or fence it"
     )  # a node that people work on is not fenced
+    if _FENCED in by:
+        own = "repair the node"
     return f"wait for {by}; {own} if it does not come back" if by else ""
 
 
@@ -203,12 +206,42 @@ def _remediations(node: str, cluster: Cluster) -> Iterator[str]:
         return
     for check in cluster.known(NHC):
         for begun in check.at("status", "unhealthyNodes").named(node)["remediations"].items():
+            if boots := _boots(begun, cluster):
+                yield f"NodeHealthCheck {check.name}, {boots}"
+                return
             lasts = clock.since(begun["started"].text, cluster)
             if lasts is not None and lasts <= _REMEDIATION and not begun["timedOut"].present:
                 yield (
                     f"NodeHealthCheck {check.name}, which has been remediating it for "
                     f"{duration(lasts)}{_time_left(begun['resource'], cluster)}"
                 )
+
+
+def _boots(begun: Field, cluster: Cluster) -> str:
+    """Return that a remediation has fenced its node a moment ago, as a clause; empty: it has not,
+    or longer ago than a boot takes.
+    """
+    fence = failed_remediations.completed(begun, cluster)
+    if fence is None:
+        return ""
+    ago = clock.since(fence.condition("Succeeded")["lastTransitionTime"].text, cluster)
+    if ago is None or ago > _REMEDIATION:
+        return ""
+    return f"whose {fence.kind} {fence.name} {_FENCED} {duration(ago)} ago, so that it boots again"
+
+
+def fenced(node: str, cluster: Cluster) -> bool:
+    """Return whether a node that does not report boots again, as a remediation has fenced it a
+    moment ago.
+    """
+    return _FENCED in awaited(node, cluster)
+
+
+def all_fenced(cluster: Cluster) -> Iterator[str]:
+    """Yield which nodes boot so, each as a sentence without its end."""
+    for name in (node.name for node in cluster.known(NODE)):
+        if node_health.silence_now(name, cluster) and fenced(name, cluster):
+            yield f"{name} does not report yet: it waits for {awaited(name, cluster)}"
 
 
 def _time_left(made: Field, cluster: Cluster) -> str:

@@ -129,6 +129,21 @@ def of_any(node: str, cluster: Cluster) -> Problem | None:
     return next(filter(None, chain(every, (_not_off(node, cluster),))), None)
 
 
+def completed(begun: Field, cluster: Cluster) -> Object | None:
+    """Return the object of a remediation that has fenced its node and freed what was on it: the
+    node boots again, and the object stays until the node is healthy; None: it has not.
+
+    Source: medik8s/self-node-remediation:internal/controller/selfnoderemediation_controller.go
+    #handleFencingCompletedPhase.
+    """
+    found = _object(begun, cluster)
+    over = isinstance(found, Object) and found.kind in _FENCES and found.is_true("Succeeded")
+    return found if isinstance(found, Object) and over and not found.deleted else None
+
+
+_FENCES: Final = (SNR.kind, FAR.kind)
+
+
 def _begun(check: Object, node: str) -> Iterator[Field]:
     return check.at("status", "unhealthyNodes").named(node)["remediations"].items()
 

@@ -80,6 +80,7 @@ def _rebooting(node: Object, cluster: Cluster) -> Iterator[str]:
     silent = node_health.silent_for(node.name, cluster)
     waits = awaited_return.is_planned(node.name, cluster)
     waits = waits or awaited_return.is_remediated_in_update(node.name, cluster)
+    waits = waits or awaited_return.fenced(node.name, cluster)
     if silent and waits:
         yield f"This node {silent}. {sentence(awaited_return.return_of(node.name, cluster))}"
     elif (over := awaited_return.overdue(node.name, cluster)) is not None:

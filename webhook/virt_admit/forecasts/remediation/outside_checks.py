@@ -7,7 +7,7 @@ MachineHealthCheck in the management cluster).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.remediation import coverage, harvester_reset
@@ -76,17 +76,21 @@ def _left(vms: Iterable[Object], cluster: Cluster) -> list[Object]:
     return found
 
 
-def otherwise(nodes: Mapping[str, Iterable[Object]], cluster: Cluster) -> Mapping[str, list[str]]:
-    """Return what brings VMs of a lost node back where no health check can remediate it, with the
-    nodes of these VMs.
+def otherwise(
+    nodes: Mapping[str, Iterable[Object]], cluster: Cluster
+) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Return what brings VMs of a lost node back where no health check can remediate it, with
+    these VMs by their nodes.
     """
-    covered, found = coverage.coverage(cluster), dict[str, list[str]]()
+    covered = coverage.coverage(cluster)
+    found: dict[str, dict[str, list[str]]] = {}
     for name, vms in sorted(nodes.items()):
         known = (vmi for vmi in vms if name not in covered.nodes)
-        comes = (vm_returns.of_vmi(vmi, cluster) for vmi in known if _returns(vmi, cluster))
-        for by in sorted({each.by for each in comes if each is not None and not each.unsure}):
-            found.setdefault(by, []).append(name)
-    return found
+        for vmi in (each for each in known if _returns(each, cluster)):
+            other = vm_returns.of_vmi(vmi, cluster)
+            if other is not None and not other.unsure:
+                found.setdefault(other.by, {}).setdefault(name, []).append(vmi.full_name)
+    return dict(sorted(found.items()))
 
 
 def _returns(vmi: Object, cluster: Cluster) -> bool:

@@ -11,7 +11,7 @@ from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.forecasts.drain.targets import rebuilt_volumes
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN
-from virt_admit.forecasts.remediation import hand_reboots, machine_notes
+from virt_admit.forecasts.remediation import awaited_return, hand_reboots, machine_notes
 from virt_admit.forecasts.upgrade import drain_waits, rollouts, upgrade_progress
 from virt_admit.forecasts.upgrade.drains import undrained_nodes
 from virt_admit.forecasts.upgrade.durations import Estimate
@@ -65,6 +65,8 @@ def rests_on(
         yield from hand_reboots.newer(
             {node for pool in start.pools for node in pool.nodes}, cluster
         )
+    else:
+        yield from awaited_return.all_fenced(cluster)
     yield from (f"durations by {each}" for each in measured)
     yield from _copies(start, cluster)
     yield from undrained_nodes.not_drained(driver, start.pools, cluster)

@@ -92,10 +92,10 @@ def before_nodes(cluster: Cluster) -> str:
     for upgrade in harvester_upgrades.starting(cluster):
         since = harvester_upgrades.stage(upgrade)[1]
         lasting = clock.lasts(clock.elapsed(since, cluster))
-        return (
-            f"{_title(upgrade)} is not at its nodes yet: "
-            f"{harvester_upgrades.waits_for(upgrade)}{lasting}"
-        )
+        waits = f"{harvester_upgrades.waits_for(upgrade)}{lasting}"
+        if loads := harvester_upgrades.preloading(upgrade):
+            waits = f"it has been loading images onto the nodes{lasting}{loads}"
+        return f"{_title(upgrade)} is not at its nodes yet: {waits}"
     return ""
 
 
@@ -188,15 +188,6 @@ def _starting(upgrades: Collection[str], cluster: Cluster) -> list[Object]:
 
 def _title(upgrade: Object) -> str:
     return f"{upgrade.kind} {upgrade.name}"
-
-
-def only_node(cluster: Cluster) -> str:
-    """Return the only node of a Harvester cluster; empty: there are more, or that is not known.
-
-    Its upgrade drains nothing: it stops all VMs, and waits until they have ended. Source:
-    harvester/harvester:package/upgrade/upgrade_node.sh#command_single_node_upgrade.
-    """
-    return nodes.single(cluster) if is_harvester(cluster) else ""
 
 
 def is_harvester(cluster: Cluster) -> bool:

@@ -153,12 +153,15 @@ READS: Final[Reads] = union(
 def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[Obstacle]:
     """Yield the nodes that nothing can update, as their kubelets do not report.
 
-    One with VMs, or with pods that a drain evicts, stops an upgrade by its drain already.
+    One with VMs, or with pods that a drain evicts, stops an upgrade by its drain already. One that
+    was fenced a moment ago is waited for.
     """
     occupied = vmis.occupied(cluster)
     for node in nodes:
         problem = problem_of(ProblemCause.NODE_SILENT, node)
         why = node_health.silent_for(node.name, cluster)
+        if awaited_return.fenced(node.name, cluster):
+            continue
         if why and all(each.id != problem for each in _blockers(node.name, occupied, cluster)):
             repair = typed(
                 "repair or fence the node, or delete its Node", about("describe", node, NODE)

@@ -17,6 +17,7 @@ from virt_admit.forecasts.drain.room.crowded_vms import TOLD
 from virt_admit.forecasts.drain.targets.closed_targets import ClosedTarget
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import preemption_effects
+from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.upgrade import (
     assumed_fixes,
     drain_waits,
@@ -206,7 +207,9 @@ def _before_nodes(result: Rehearsal, cluster: Cluster) -> str:
     if refused or result.stops:
         return refused
     begun = harvester_waits.before_nodes(cluster) if result.progress is not None else ""
-    return begun or talos_upgrades.before_nodes(cluster)
+    return begun or (
+        talos_upgrades.before_nodes(cluster) or next(awaited_return.all_fenced(cluster), "")
+    )
 
 
 def _run(

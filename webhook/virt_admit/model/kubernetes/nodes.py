@@ -151,6 +151,15 @@ def has_harvester(cluster: Cluster) -> bool:
     return any(map(is_of_harvester, cluster.known(NODE)))
 
 
+def only_of_harvester(cluster: Cluster) -> str:
+    """Return the only node of a Harvester cluster; empty: there are more, or that is not known.
+
+    Its upgrade drains nothing: it stops all VMs, and waits until they have ended. Source:
+    harvester/harvester:package/upgrade/upgrade_node.sh#command_single_node_upgrade.
+    """
+    return single(cluster) if has_harvester(cluster) else ""
+
+
 def is_control_plane(node: Object) -> bool:
     """Whether a Node is part of the control plane."""
     return any(label in node.labels for label in CONTROL_PLANE)

@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, NODE, UPGRADE_PLAN, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.messages import names
 from virt_admit.model.node_updates import node_phases, update_orders
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase, PoolUpdate
 
@@ -192,6 +193,27 @@ def waits_for(upgrade: Object) -> str:
     if upgrade.kind == UPGRADE_PLAN.kind:
         return f"its phase has been {name}"
     return f"its condition {name} has not been True"
+
+
+_NODES: Final = ("status", "nodeStatuses")
+
+
+def preloading(upgrade: Object) -> str:
+    """Return on which nodes an upgrade loads images now, and on which it has, as an insertion;
+    empty: it is not at that.
+
+    A node takes minutes, and by default one follows the other
+    (:pkg/controller/master/upgrade/job_controller.go#nodeStateImagesPreloading).
+    """
+    if upgrade.kind != HARVESTER_UPGRADE.kind or stage(upgrade)[0] != "NodesPrepared":
+        return ""
+    states = [(each["state"].text, name) for name, each in upgrade.at(*_NODES).entries()]
+    now, done = (
+        names(sorted(name for state, name in states if state == f"Images preload{end}"))
+        for end in ("ing", "ed")
+    )
+    there = [f"now on {now}" if now else "", f"done on {done}" if done else ""]
+    return f" ({', '.join(filter(None, there))})" if now or done else ""
 
 
 def stage(upgrade: Object) -> tuple[str, datetime | None]:

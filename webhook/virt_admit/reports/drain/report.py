@@ -282,6 +282,11 @@ def verdict(plan: Plan) -> DrainVerdict:
         be = "are" if len(plan.awaited) > 1 else "is"
         sentence = f"{later} can be drained once {back} {be} back.{cost}"
         return DrainVerdict(True, bool(stops), words.yes(stops), sentence)
+    if plan.undrained:
+        found = DrainVerdict(
+            True, bool(stops), words.yes(stops), f"{plan.undrained}.{words.cost(stops)}"
+        )
+        return _held(plan, found)
     if blocked:
         causes = ", ".join(_causes(blocked))
         sentence = (

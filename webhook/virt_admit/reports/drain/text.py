@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 from virt_admit.forecasts.drain import pod_evictions
@@ -318,9 +319,10 @@ def _whole(result: Plan) -> Iterator[str]:
             f"loss: {names(result.uncovered)}"
         )
     for by, on in result.otherwise.items():
+        restored = names(sorted(chain.from_iterable(on.values())), 120)
         yield (
-            f"Without a health check, VMs of {names(on, 60)} that their run strategy starts again "
-            f"restart after a loss by {by}"
+            f"Without a health check of their nodes ({names(on, 60)}), {restored} restart after a "
+            f"loss by {by}"
         )
     yield f"Can the cluster be upgraded today? {verdict(result)}"
 

@@ -93,6 +93,8 @@ def check(node: Object, context: Context) -> Findings:
         left := next(volume_attachments.left_in_use(node.name, context.cluster), None)
     ):
         effects = [left.words(node.name)]
+    if not found and not unseen and awaited_return.fenced(node.name, context.cluster):
+        effects = ["it was fenced"]
     path, begin = node.condition("Ready")["status"].path, f"this node does not report ({silence})"
     if over := awaited_return.overdue(node.name, context.cluster):
         begin = f"this node has not reported for {duration(over.lasts)}; {over.words}"

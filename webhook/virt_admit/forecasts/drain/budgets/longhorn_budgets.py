@@ -32,7 +32,7 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
 from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, merge_patch, typed, virtctl
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_MANAGER,
@@ -356,12 +356,11 @@ def _last_copies(volumes: list[str], eviction: PodEviction, *, may_stop: bool) -
     )
     if rebuilding:
         return longhorn_rebuilds.answer(reason, known, eviction)
+    if nodes.single(cluster) == node:  # a further copy has no place
+        return OperatorAnswer(Way.NEVER, reason, "Stop the VMs that use them before maintenance.")
     elsewhere = " and replicaSoftAntiAffinity: disabled" if healthy > 1 else ""
-    remedy = (
-        f"Add a replica: set numberOfReplicas: {max(wanted, healthy, 1) + 1}{elsewhere} in the "
-        "Longhorn volume."
-    )
-    return OperatorAnswer(Way.NEVER, reason, remedy)
+    more = f"set numberOfReplicas: {max(wanted, healthy, 1) + 1}{elsewhere} in the Longhorn volume"
+    return OperatorAnswer(Way.NEVER, reason, f"Add a replica: {more}.")
 
 
 def _migrating(volume: Object, node: str, cluster: Cluster) -> Iterator[str]:

@@ -19,7 +19,12 @@ from typing import Final
 from virt_admit.forecasts.placement.components import broken_pods, driver_daemons, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.placement.components.drivers import driver_faults, node_agents
-from virt_admit.forecasts.placement.components.kubelets import root_directories, young_pods
+from virt_admit.forecasts.placement.components.kubelets import (
+    lost_registrations,
+    root_directories,
+    young_pods,
+)
+from virt_admit.forecasts.placement.components.kubelets.lost_registrations import LostRegistration
 from virt_admit.forecasts.placement.components.kubelets.root_directories import UnlikeRoot
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import kernel_modules
@@ -40,6 +45,7 @@ READS: Final[Reads] = union(
     node_health.READS,
     node_agents.READS,
     root_directories.READS,
+    lost_registrations.READS,
     young_pods.READS,
     {
         POD: ("status.conditions", "status.containerStatuses", "status.phase"),
@@ -173,6 +179,8 @@ def words(driver: str, node: str, cluster: Cluster) -> str:
     pod = broken.pod if broken is not None else _pod(driver, node, cluster)
     if broken is None and (other := _other_root(driver, pod, cluster)) is not None:
         return other.advice
+    if broken is None and (lost := forgotten(driver, node, cluster)) is not None:
+        return lost.advice
     return (
         f"repair {f'pod {pod.name}' if pod is not None else f'the pod of driver {driver}'} on "
         f"{node}"
@@ -191,6 +199,8 @@ def remedy(driver: str, node: str, cluster: Cluster) -> str:
         return absent.remedy
     if (other := _other_root(driver, pod, cluster)) is not None:
         return other.remedy
+    if (lost := forgotten(driver, node, cluster)) is not None:
+        return lost.remedy
     described = kubectl("describe", POD, pod.name, pod.namespace) if pod is not None else ""
     return typed(words(driver, node, cluster), described or kubectl("describe", CSI_NODE, node))
 
@@ -219,14 +229,25 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
     if (store := node_agents.of_driver(driver, node, cluster)) is not None:
         return f" ({store.words})"
     if pod is not None:
-        other = _other_root(driver, pod, cluster)
-        return f" ({other.words})" if other is not None else ""
+        found = _other_root(driver, pod, cluster) or forgotten(driver, node, cluster)
+        return f" ({found.words})" if found is not None else ""
     if unlisted(cluster, POD):
         return ""
     if (absent := driver_daemons.absent(driver, node, cluster)) is not None:
         return f" ({absent.words})"
     daemon = cluster.cached(_daemons).get(driver)
     return f" (DaemonSet {daemon} has no pod there)" if daemon else ""
+
+
+def forgotten(driver: str, node: str, cluster: Cluster) -> LostRegistration | None:
+    """Return that the pod of a driver which a node lacks is older than the kubelet there; None: it
+    is not, or the pods that it needs are broken."""
+    pod = _pod(driver, node, cluster)
+    if pod is None or driver not in lacking(cluster).get(node, ()):
+        return None
+    if agent(driver, node, cluster) is not None:
+        return None
+    return lost_registrations.of_pod(pod, cluster)
 
 
 def _other_root(driver: str, pod: Object | None, cluster: Cluster) -> UnlikeRoot | None:

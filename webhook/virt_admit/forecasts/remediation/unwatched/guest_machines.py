@@ -55,11 +55,11 @@ def replaced_by(vmi: Object, cluster: Cluster) -> str:
     Raises:
         Unseen: one may, and what decides it could not be read.
     """
-    machine = _machine(vmi, cluster)
-    if machine is None:
+    own = machine(vmi, cluster)
+    if own is None:
         return ""
     host, more = vmi.at("status", "nodeName").text or "", vmis.unread(cluster)
-    for check in entry(cluster, _checks, machine.full_name) or ():
+    for check in entry(cluster, _checks, own.full_name) or ():
         if unread := check.unread or more:
             raise Unseen(unread)
         lost = check.machines & (entry(cluster, _of_hosts, host) or frozenset())
@@ -68,13 +68,22 @@ def replaced_by(vmi: Object, cluster: Cluster) -> str:
     return ""
 
 
-def _machine(vmi: Object, cluster: Cluster) -> Object | None:
+def machine(vmi: Object, cluster: Cluster) -> Object | None:
     """Return the Machine of Cluster API of a VM; None: it is not the node of a tenant cluster."""
     name, namespace = (
         vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}", "") for part in ("name", "namespace")
     )
     found = entry(cluster, _machines, (namespace, name)) or () if name else ()
     return found[0] if len(found) == 1 else None
+
+
+def may_be_watched(own: Object, cluster: Cluster) -> bool:
+    """Return whether a MachineHealthCheck watches a Machine, or may: also one that does not act."""
+    every = check_scope.watches(cluster, kinds.CAPI_MHC)
+    return bool(every.unseen) or any(
+        watch.selection.unseen or own.full_name in _names(watch.selection.objects)
+        for watch in every.of(own.namespace)
+    )
 
 
 def _machines(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
@@ -92,7 +101,7 @@ def _of_hosts(cluster: Cluster) -> Mapping[str, frozenset[str]]:
     """Return the Machines whose VMs are on a host."""
     found: dict[str, set[str]] = {}
     for host, guests in cluster.cached(vmis.by_node).items():
-        machines = (_machine(vmi, cluster) for vmi in guests)
+        machines = (machine(vmi, cluster) for vmi in guests)
         found[host] = {each.full_name for each in machines if each is not None}
     return {host: frozenset(machines) for host, machines in found.items()}
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
-from virt_admit.forecasts.upgrade import harvester_waits
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
+from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
@@ -33,18 +33,19 @@ def _is_not_drained(node: Object) -> bool:
 
 def without_drains(plan: Plan, driver: Driver, cluster: Cluster) -> Plan:
     """Return the drains of all nodes as an updater skips them, which shuts the guests down."""
-    skipped = set(_not_drained(driver, cluster))
+    skipped = set(skips(driver, cluster))
     up = {node.name for node in plan.nodes if "not Ready" not in node.state}
-    nodes = (
+    found = (
         _rebooted(node, driver, cluster) if node.name in skipped & up else node
         for node in plan.nodes
     )
-    return replace(plan, nodes=tuple(nodes))
+    return replace(plan, nodes=tuple(found))
 
 
-def _not_drained(driver: Driver, cluster: Cluster) -> list[str]:
+def skips(driver: Driver, cluster: Cluster) -> list[str]:
+    """Return the nodes that an updater does not drain."""
     if driver is Driver.PLAIN:
-        return list(filter(None, (harvester_waits.only_node(cluster),)))
+        return list(filter(None, (nodes.only_of_harvester(cluster),)))
     found = (each.name for each in cluster.known(NODE) if _is_not_drained(each))
     return sorted(found) if driver is Driver.MACHINE_CONFIG else []
 
@@ -91,11 +92,16 @@ def _shut_down(row: Forecast, node: str, cluster: Cluster) -> Forecast:
 def not_drained(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
     """Yield which nodes are updated without a drain."""
     to_do = {node for pool in pools for node in pool.to_do}
-    found = [name for name in _not_drained(driver, cluster) if name in to_do]
-    if found and driver is Driver.PLAIN:
-        yield f"Harvester stops all VMs and does not drain {found[0]}, its only node"
-    elif found:
-        yield (
-            f"OpenShift reboots {names(found)} without a drain, as controlPlaneTopology is "
-            "SingleReplica"
-        )
+    found = [name for name in skips(driver, cluster) if name in to_do]
+    if found:
+        yield in_words(found, driver)
+
+
+def in_words(skipped: Sequence[str], driver: Driver) -> str:
+    """Return that these nodes are updated without a drain."""
+    if driver is Driver.PLAIN:
+        return f"Harvester stops all VMs and does not drain {skipped[0]}, its only node"
+    return (
+        f"OpenShift reboots {names(skipped)} without a drain, as controlPlaneTopology is "
+        "SingleReplica"
+    )

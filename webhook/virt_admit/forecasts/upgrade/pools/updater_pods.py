@@ -20,6 +20,7 @@ from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.controllers import stopped_workloads
 from virt_admit.forecasts.upgrade import harvester_waits
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
+from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import MACHINE_DEPLOYMENT
 from virt_admit.model.kubernetes.objects import Object
@@ -106,7 +107,7 @@ def _others(cluster: Cluster) -> list[str]:
     if not harvester_waits.is_harvester(cluster) or rancher_updates.restarts_controllers(cluster):
         return plans
     needed = _AT_NODES if harvester_upgrades.is_at_nodes(cluster) else _OF_HARVESTER
-    is_single = harvester_waits.only_node(cluster)
+    is_single = nodes.only_of_harvester(cluster)
     return [each for each in needed if not is_single or each in _ALONE]
 
 

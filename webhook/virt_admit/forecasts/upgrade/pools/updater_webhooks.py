@@ -16,7 +16,7 @@ from virt_admit.forecasts.drain.control import webhook_reach
 from virt_admit.forecasts.upgrade import harvester_waits
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.pools import updater_pods
-from virt_admit.model.kubernetes import webhook_requests
+from virt_admit.model.kubernetes import nodes, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -66,7 +66,7 @@ def _of_harvester(cluster: Cluster) -> Iterator[Obstacle]:
         return
     if not any(True for _ in harvester_upgrades.going(cluster)):
         yield from _refused([_UPGRADE], "no upgrade of Harvester can be created", cluster)
-    if not harvester_waits.only_node(cluster):
+    if not nodes.only_of_harvester(cluster):
         effect = f"Rancher's Cluster {LOCAL}/local gets no new release"
         yield from _refused([_RELEASE], effect, cluster)
 

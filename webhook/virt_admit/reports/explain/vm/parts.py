@@ -12,6 +12,7 @@ from virt_admit.forecasts.drain.starts import hotplug_phases
 from virt_admit.forecasts.drain.starts.storage import unadopted_claims
 from virt_admit.forecasts.drain.states import vm_states_motion
 from virt_admit.forecasts.drain.states.vm_states_kinds import VmState
+from virt_admit.forecasts.remediation.unwatched import wiped_guests
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import PDB, PVC, VMI, VMIM
@@ -130,6 +131,9 @@ def _volume(
     kind = next((key for key in volume.map if key != "name"), "")
     claim = next(launcher_pod.claims_of(volume), None)
     if claim is None:
+        lost = wiped_guests.of_vmi(obj, cluster) if obj.kind == VMI.kind else None
+        if lost is not None and lost.volume["name"].text == name:
+            return VolumeOfVm(name, kind, None, None, (), None, lost.brief, lost.remedy)
         return VolumeOfVm(name, kind, None, None, (), None, "")
     return _of_claim(name, kind, claim, obj, cluster, migratable, unseen)
 
