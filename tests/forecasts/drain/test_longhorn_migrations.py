@@ -52,12 +52,12 @@ def guest(on="b", ended=7200, **state):
     return [vm(), vmi(on=on, spec=disk, migrationState=state), launcher(on=on)]
 
 
-def drained(of, *objects, time=NOW, unreadable=()):
+def drained(of, *objects, time=NOW, unreadable=(), to="ab"):
     """Return what a drain of one node meets at the budget of its instance manager."""
     managers = [manager("a", "v1-e-0"), manager("b", "v1-e-1")]
     copies = [world.replica("v1", on) for on in "bc"]
-    both = [attached("a"), attached("b")]
-    everything = [*world.longhorn(*copies), *managers, *both, *objects]
+    attachments = [attached(on) for on in to]
+    everything = [*world.longhorn(*copies), *managers, *attachments, *objects]
     return (
         plan(Snapshot(everything, complete=["*"], unreadable=unreadable, time=time), of)
         .nodes[0]
@@ -78,6 +78,30 @@ def test_the_migration_of_a_volume_that_nothing_ends_keeps_the_budget():
         "not that of b: kubectl delete volumeattachments.storage.k8s.io csi-a"
     )
     assert not risky(f"{found.reason}: {found.remedy}")
+
+
+@pytest.mark.parametrize("why", ["", "PausedIOError"])
+def test_without_an_attachment_of_the_old_node_only_a_stop_of_the_vm_ends_it(why):
+    """Longhorn waits for the engine of the new node, which has lost its replicas."""
+    users = guest()
+    if why:
+        since = {"lastTransitionTime": ago(3600), "reason": why, "status": "True"}
+        users[1].data["status"]["conditions"].append({"type": "Paused"} | since)
+    (found,) = drained("a", *volume(), *users, DONE, to="b").blockers
+
+    assert ("(its guest is paused by an I/O error for 60 min)" in found.reason) is bool(why)
+    assert "No VolumeAttachment names a, " in found.reason
+    assert "VolumeAttachment" not in found.remedy
+    assert ": virtctl stop db -n shop; once the volume is detached, start it" in found.remedy
+    assert not risky(f"{found.reason}: {found.remedy}")
+
+
+def test_attachments_that_cannot_be_read_are_looked_at_first():
+    unread = ["volumeattachments.storage.k8s.io"]
+    (found,) = drained("a", *volume(), *guest(), DONE, to="b", unreadable=unread).blockers
+
+    assert found.remedy.endswith(": kubectl get volumeattachments.storage.k8s.io")
+    assert "No VolumeAttachment" not in found.reason
 
 
 def test_an_engine_names_its_instance_manager_too():
