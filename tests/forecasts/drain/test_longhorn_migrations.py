@@ -216,7 +216,10 @@ def test_only_an_old_longhorn_is_to_be_updated(release, begin):
     ("users", "said"),
     [
         (guest(), "migrate VM shop/db off it, or stop what cannot migrate, as Longhorn keeps"),
-        ([], "migrate what uses its volumes off it, or stop what cannot migrate, as Longhorn keeps"),
+        (
+            [],
+            "migrate what uses its volumes off it, or stop what cannot migrate, as Longhorn keeps",
+        ),
     ],
 )
 def test_a_cordon_alone_frees_no_budget_of_a_node_with_engines(users, said):
