@@ -56,6 +56,23 @@ def test_a_provider_that_runs_moves_its_vm(provider):
 
 
 @pytest.mark.parametrize(
+    ("asked", "strategy", "leaves"),
+    [(200, "External", True), (7200, "External", False), (200, "LiveMigrate", False)],
+)
+def test_a_vm_whose_machine_is_being_deleted_does_not_start_again(asked, strategy, leaves):
+    (leaving, guests) = capi()
+    leaving.data["metadata"] |= {"deletionTimestamp": ago(asked), "finalizers": ["x"]}
+    subject = worker()
+    subject.data["spec"]["evictionStrategy"] = strategy
+    objects = [*NODES, subject, machine("db"), leaving, guests, deployment(*PROVIDER)]
+    (row,) = plan(Snapshot(objects, complete=["*"], time=ago(0)), "a").nodes[0].forecasts
+
+    said = "Machine tenants/m-0 is being deleted, and its VM with it"
+    assert (row.removed, row.reason == said) == (leaves, leaves)
+    assert (row.outcome is VmOutcome.STOPS) is leaves
+
+
+@pytest.mark.parametrize(
     "objects",
     [
         (worker(), *capi()),

@@ -13,8 +13,10 @@ hosted control plane).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, DEPLOYMENT, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -52,6 +54,26 @@ def working(vmi: Object, cluster: Cluster) -> str:
     for each in _providers(cluster):
         if each.namespace == namespace or each.name != _HOSTED:
             return f"Deployment {each.full_name}"
+    return ""
+
+
+_SOON: Final = timedelta(hours=1)
+"""The deletion of a Machine takes less, unless its drain or its volumes hold it up."""
+
+
+def leaving(vmi: Object, cluster: Cluster) -> str:
+    """Return the Machine that is being deleted with a VMI, as kind and name; empty: none is, that
+    is not known, or something holds its deletion up.
+    """
+    if vmi.at("spec", "evictionStrategy").text != "External" or not working(vmi, cluster):
+        return ""
+    name, namespace = (
+        vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}", "") for part in ("name", "namespace")
+    )
+    for each in entry(cluster, _machines, (namespace, name)) or ():
+        asked = clock.since(each.metadata["deletionTimestamp"].text, cluster)
+        if asked is not None and asked < _SOON:
+            return f"Machine {each.full_name}"
     return ""
 
 
