@@ -1,4 +1,4 @@
-"""A token of Multus that the API server refuses is a fault of its DaemonSet, on every node alike."""
+"""A token of Multus that the API server refuses is a fault of its DaemonSet, not of a node."""
 
 import pytest
 
