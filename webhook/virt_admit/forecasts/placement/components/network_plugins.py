@@ -158,7 +158,7 @@ def _failing(cluster: Cluster) -> Mapping[str, FailingPlugin]:
     groups: dict[tuple[str, str], dict[str, _Error]] = {}
     if unlisted(cluster, POD):
         return {}  # a pod that is not known may have its network
-    for event, pod in _events(cluster):
+    for event, pod in recent_errors(cluster):
         found = _error(event, pod, cluster)
         if found is None:
             continue
@@ -202,7 +202,7 @@ def _node(pod: Object) -> str:
     return pod.at("spec", "nodeName").text or ""
 
 
-def _events(cluster: Cluster) -> Iterator[tuple[Object, Object]]:
+def recent_errors(cluster: Cluster) -> Iterator[tuple[Object, Object]]:
     """Yield the newest events of pods that get no network, or cannot give it back, with the pod."""
     recent = clock.ago(PATIENCE, cluster)
     for reason in ("FailedCreatePodSandBox", "FailedKillPod"):
@@ -420,7 +420,9 @@ def lacks_ports(node: str, cluster: Cluster) -> bool:
 
 
 def _without_ports(cluster: Cluster) -> Mapping[str, bool]:
-    said = ((pod, events.message(event)) for event, pod in _events(cluster) if not is_target(pod))
+    said = (
+        (pod, events.message(event)) for event, pod in recent_errors(cluster) if not is_target(pod)
+    )
     return {_node(pod): True for pod, text in said if waits_for_migration(text, cluster)}
 
 

@@ -12,7 +12,7 @@ rancher/rke2#9313.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -24,7 +24,6 @@ from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 
 READS: Final[Reads] = {
@@ -89,19 +88,13 @@ def _renewed(agent: Object, short: Sequence[Object]) -> str:
 
 def _refused(cluster: Cluster) -> frozenset[str]:
     """Return the nodes on which the token of Multus is refused, as their newest events say."""
-    return frozenset(filter(None, _nodes(cluster)))
-
-
-def _nodes(cluster: Cluster) -> Iterator[str]:
-    recent = clock.ago(network_plugins.PATIENCE, cluster)
-    for event in events.known(POD.kind, "FailedCreatePodSandBox", cluster):
-        said, time, of = events.message(event), events.time_of(event), event["involvedObject"]
-        named = network_plugins.NAMED.search(said)
-        if named is None or named[1] != _PLUGIN or not _REFUSED.search(said):
-            continue
-        if recent is not None and time is not None and time >= recent:
-            pod = find(cluster, POD, of["namespace"].text or "", of["name"].text)
-            yield (pod.at("spec", "nodeName").text or "") if pod is not None else ""
+    found = ((events.message(event), pod) for event, pod in network_plugins.recent_errors(cluster))
+    return frozenset(
+        pod.at("spec", "nodeName").text or ""
+        for said, pod in found
+        if (named := network_plugins.NAMED.search(said)) is not None
+        and (named[1] == _PLUGIN and _REFUSED.search(said))
+    )
 
 
 def _short_lived(cluster: Cluster) -> Sequence[Object]:
