@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from virt_admit.forecasts.remediation import coverage, harvester_reset
-from virt_admit.forecasts.remediation.unwatched import vm_returns
+from virt_admit.forecasts.remediation.unwatched import cloud_instances, vm_returns
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -22,6 +22,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.node_updates.operators import orphaned_nodes
 
 READS: Final = union(
+    cloud_instances.READS,
     vm_returns.READS,
     orphaned_nodes.READS,
     {kinds.NODE: ("metadata.annotations", "metadata.labels"), kinds.CAPI_MACHINE: ()},
@@ -82,10 +83,12 @@ def otherwise(nodes: Mapping[str, Iterable[Object]], cluster: Cluster) -> Mappin
     """
     covered, found = coverage.coverage(cluster), dict[str, list[str]]()
     for name, vms in sorted(nodes.items()):
-        known = (vmi for vmi in vms if name not in covered.nodes)
-        comes = (vm_returns.of_vmi(vmi, cluster) for vmi in known if _returns(vmi, cluster))
+        bare = [vmi for vmi in vms if name not in covered.nodes and _returns(vmi, cluster)]
+        comes = (vm_returns.of_vmi(vmi, cluster) for vmi in bare)
         for by in sorted({each.by for each in comes if each is not None and not each.unsure}):
             found.setdefault(by, []).append(name)
+        if bare and cloud_instances.is_deleted_with_instance(name, cluster):
+            found.setdefault(cloud_instances.BY, []).append(name)
     return found
 
 

@@ -90,7 +90,7 @@ def leaving(vmi: Object, cluster: Cluster) -> str:
 
 def replaced(vmi: Object, cluster: Cluster) -> str:
     """Return how the node of a VM leaves its guest cluster, so that another VM takes its place;
-    empty: the VM is no worker of a guest cluster whose Machine would be made again.
+    empty: the VM is not a worker of a guest cluster whose Machine would be made again.
 
     The deletion of a Machine drains its node, and deletes its VM then. With the eviction strategy
     External the provider does both for a drain (openshift/hypershift:hypershift-operator/
