@@ -80,7 +80,7 @@ _MOST_READY: Final = 20
 def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
     rows = (*node.forecasts, *node.visitors)
-    counts = Counter((row.outcome, of_row(row)) for row in rows)
+    counts = Counter((row.outcome, of_row(row)) for row in rows if not row.removed)
     crowded = len(node.without_room)
     counts[VmOutcome.MIGRATES, in_words(VmOutcome.MIGRATES)] -= crowded
     words = [_counted(counts[each], each[1]) for each in _in_order(counts) if counts[each]]
@@ -144,7 +144,7 @@ def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) 
     name_width = max(map(len, vms), default=0)
     said: dict[str, tuple[str, str]] = {}
     told: dict[str, str] = {}
-    for row, vm, outcome in zip(forecasts, vms, words, strict=True):
+    for row, vm in zip(forecasts, vms, strict=True):
         first, remedy = said.setdefault(row.reason, (vm, row.remedy))
         is_said = first != vm and len(row.reason) >= _LONG
         reason = f"the same as {first}" if is_said else row.reason

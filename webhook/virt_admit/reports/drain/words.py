@@ -47,7 +47,7 @@ def of_row(row: Forecast) -> str:
     """
     certain = row.outcome is VmOutcome.RESTARTS and row.placement.is_certain
     later = certain and not row.placement.has_candidate
-    return "restarts later" if later else in_words(row.outcome)
+    return "restarts later" if later else in_words(row.outcome, removed=row.removed)
 
 
 def yes(stopped: int) -> str:
