@@ -202,7 +202,7 @@ def test_a_disk_that_an_import_fills_is_normal(explain):
     text = importing(explain)
     filled = "its disk image is being filled (ImportInProgress, 43.12%)"
     assert f"{filled}. Its claim is Pending until that ends, which is normal: wait" in text
-    assert "could start on     no node now, see below\n" in text
+    assert "could start on     a, b, once what keeps it has ended, see below\n" in text
     assert text.count("ImportInProgress") == 1
     assert f"{filled}\n" in importing(explain, source={})
 

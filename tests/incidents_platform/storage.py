@@ -25,8 +25,13 @@ def longhorn_cluster(*vms: tuple[str, str]) -> list[Object]:
     return cordoned(items, "h1")
 
 
+def longhorn_release(value: str) -> Object:
+    name = "current-longhorn-version"
+    return obj("Setting", "longhorn.io/v1beta2", name, "longhorn-system", value=value)
+
+
 def wrong_selector() -> Incident:
-    items = longhorn_cluster(("web", "h2"))
+    items = [*longhorn_cluster(("web", "h2")), longhorn_release("v1.4.1")]
     items.remove(only(items, "PodDisruptionBudget", "instance-manager-h17c2a"))
     wrong = only(items, "PodDisruptionBudget", "instance-manager-h37c2a")
     wrong["spec"]["selector"]["matchLabels"]["longhorn.io/node"] = "h1"
@@ -52,13 +57,7 @@ def wrong_selector() -> Incident:
 def no_longhorn_manager() -> Incident:
     items = longhorn_cluster(("web", "h2"))
     only(items, "InstanceManager", "instance-manager-h17c2a")["status"]["ownerID"] = "h2"
-    release = obj(
-        "Setting",
-        "longhorn.io/v1beta2",
-        "current-longhorn-version",
-        "longhorn-system",
-        value="v1.4.1",
-    )
+    release = longhorn_release("v1.4.1")
     says = ("no longhorn-manager runs on h1", "toleration")
     return Incident(
         "https://github.com/longhorn/longhorn/issues/5688", [*items, release], "drain h1", 1, says

@@ -16,8 +16,9 @@ TIGHT = {"type": "Container", "max": {"memory": "100Mi"}}
 HCO = manifest("hco.kubevirt.io/v1beta1", "HyperConverged", "hco", "cnv")
 
 
-def disk(phase="ImportScheduled", minutes=40):
-    bound = {"type": "Bound", "status": "True", "lastTransitionTime": ago(minutes=minutes)}
+def disk(phase="ImportScheduled", minutes=40, bound="True", reason="Bound"):
+    bound = {"status": bound, "reason": reason, "lastTransitionTime": ago(minutes=minutes)}
+    bound["type"] = "Bound"
     return manifest(
         "cdi.kubevirt.io/v1beta1",
         "DataVolume",
@@ -84,6 +85,30 @@ def test_a_ratio_refuses_requests_of_zero():
     assert command_of(problem.remedy).startswith("kubectl patch hyperconverged hco -n cnv")
 
 
+CDI = manifest("cdi.kubevirt.io/v1beta1", "CDI", "cdi")
+
+
+@pytest.mark.parametrize(
+    ("ratios", "requests"),
+    [
+        ({"cpu": "4"}, "requests cpu 190m, memory 60M and limits cpu 750m, memory 600M"),
+        ({"cpu": "1", "memory": "3"}, "requests cpu 750m, memory 200M and limits cpu 750m, mem"),
+    ],
+)
+def test_requests_as_large_as_a_ratio_demands(ratios, requests):
+    """CDI writes a reason of its own into the condition of a claim whose pod is refused."""
+    of = disk(bound="False", reason="ErrStartingPod")
+    strict = limit_range({"type": "Container", "maxLimitRequestRatio": ratios})
+    problem = found(claim(), config(USUAL), strict, controller(), CDI, of=of)
+
+    assert "LimitRange shop/small refuses it: cpu: the limit is more than" in problem.reason
+    assert "CDIConfig config gives it requests cpu 100m, memory 60M and" in problem.reason
+    assert problem.remedy.startswith(
+        f"set spec.config.podResourceRequirements of CDI to {requests}"
+    )
+    assert problem.remedy.endswith("; or change LimitRange small")
+
+
 def test_a_setting_that_is_refused_too_is_not_advised():
     problem = found(claim(), config(USUAL), limit_range(TIGHT), HCO)
     assert "memory: limit 572.3Mi, the maximum is 100Mi" in problem.reason
@@ -126,6 +151,7 @@ def test_the_temporary_claim_and_an_upload():
         (disk("WaitForFirstConsumer"), [claim()]),
         (disk(), []),
         (disk(), [claim(notes=SCRATCH)]),
+        (disk(bound="False", reason="Pending"), [claim()]),
     ],
     ids=[
         "it exists",
@@ -134,6 +160,7 @@ def test_the_temporary_claim_and_an_upload():
         "it waits",
         "no pod is named",
         "it is made again",
+        "its claim has no volume",
     ],
 )
 def test_nothing_is_wrong(of, objects):

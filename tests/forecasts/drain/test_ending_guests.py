@@ -12,7 +12,7 @@ from virt_admit.forecasts.upgrade import vm_interruptions
 from virt_admit.model.evidence import complaints
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import NODE
-from virt_admit.reports.drain import report
+from virt_admit.reports.drain import report, text
 
 NOW = "2027-03-01T12:00:00Z"
 ASKED = "2027-03-01T11:36:00Z"
@@ -152,6 +152,28 @@ def test_what_its_owner_stops_is_no_cost_of_a_drain(strategy, requested, costs):
     assert row.by_owner is not costs
     assert report.verdict(plan).costs is costs
     assert vm_interruptions.shutdowns(row, 0, reached=True) == costs
+
+
+@pytest.mark.parametrize(
+    ("owners", "complete", "why"),
+    [
+        ([vm(metadata={"deletionTimestamp": ASKED, "finalizers": ["x"]})], "*", "is being deleted"),
+        ([], "*", "db is gone"),
+        ([vm()], "*", ""),
+        ([], "nodes", ""),
+    ],
+)
+def test_a_vm_that_is_being_deleted_stays_not_stopped(owners, complete, why):
+    node = manifest("v1", "Node", "a")
+    items = [stopping(asked="2027-03-01T11:59:00Z"), node, *owners]
+    plan = drain_plan.plan(Snapshot(items, complete=[complete], time=NOW))
+    (row,) = plan.nodes[0].forecasts
+
+    assert row.reason.startswith(f"it is being stopped already; its VM {why}") is bool(why)
+    assert (row.removed, row.by_owner) == (bool(why), bool(why))
+    lines = text.text(plan)
+    assert ("1 is being deleted" in lines) is bool(why)
+    assert "stays stopped" not in lines
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,23 @@ def test_a_provider_that_runs_moves_its_vm(provider):
 
 
 @pytest.mark.parametrize(
+    ("asked", "strategy", "leaves"),
+    [(200, "External", True), (7200, "External", False), (200, "LiveMigrate", False)],
+)
+def test_a_vm_whose_machine_is_being_deleted_does_not_start_again(asked, strategy, leaves):
+    (leaving, guests) = capi()
+    leaving.data["metadata"] |= {"deletionTimestamp": ago(asked), "finalizers": ["x"]}
+    subject = worker()
+    subject.data["spec"]["evictionStrategy"] = strategy
+    objects = [*NODES, subject, machine("db"), leaving, guests, deployment(*PROVIDER)]
+    (row,) = plan(Snapshot(objects, complete=["*"], time=ago(0)), "a").nodes[0].forecasts
+
+    said = "Machine tenants/m-0 is being deleted, and its VM with it"
+    assert (row.removed, row.reason == said) == (leaves, leaves)
+    assert (row.outcome is VmOutcome.STOPS) is leaves
+
+
+@pytest.mark.parametrize(
     "objects",
     [
         (worker(), *capi()),
@@ -328,3 +345,45 @@ def test_a_vm_that_nothing_moves_is_stopped_only_as_a_decision():
         "see that its controller acts on status.evacuationNodeName; or, as a decision, stop it: "
         "virtctl stop db -n shop"
     )
+
+
+def not_migratable(*objects, owner="MachineSet", labels=None, notes=None):
+    """Return the first problem of a worker with a GPU under LiveMigrate, whose drain is refused."""
+    subject = worker()
+    subject.data["spec"]["evictionStrategy"] = "LiveMigrate"
+    gpu = {"type": "LiveMigratable", "status": "False", "reason": "HostDeviceNotLiveMigratable"}
+    subject.data["status"]["conditions"].append(gpu)
+    own, guests = capi()
+    owned = {"apiVersion": own.api_version, "kind": owner, "name": "ms", "controller": True}
+    own.data["metadata"] |= {"ownerReferences": [owned], "labels": labels or {}}
+    own.data["metadata"] |= {"annotations": notes or {}}
+    own.data["status"] = {"nodeRef": {"name": "w-node"}}
+    everything = [*NODES, subject, machine("db"), own, guests, *objects]
+    (row,) = plan(Snapshot(everything, complete=["*"], time=ago(0)), "a").nodes[0].forecasts
+    assert row.outcome is VmOutcome.BLOCKS
+    return row.remedy
+
+
+@pytest.mark.parametrize(
+    ("notes", "owner", "how"),
+    [
+        ({}, "MachineSet ms", "in its KubevirtMachineTemplate"),
+        ({"hypershift.openshift.io/nodePool": "c/np"}, "NodePool c/np", "by HyperShift, as later"),
+    ],
+)
+def test_a_worker_that_cannot_migrate_leaves_by_its_machine(notes, owner, how):
+    remedy = not_migratable(notes=notes)
+
+    assert remedy.startswith(
+        "drain node w-node of its guest cluster c there, then delete its Machine, in whose place "
+        f"{owner} makes another one with a new VM: kubectl delete machines.cluster.x-k8s.io m-0 -n "
+    )
+    assert f"once its VMs get evictionStrategy External {how}" in remedy
+    assert "LiveMigrateIfPossible" not in remedy
+
+
+@pytest.mark.parametrize(
+    "change", [{"owner": "KubeadmControlPlane"}, {"labels": {"cluster.x-k8s.io/control-plane": ""}}]
+)
+def test_a_machine_that_is_not_made_again_is_not_deleted(change):
+    assert "kubectl delete" not in not_migratable(**change)

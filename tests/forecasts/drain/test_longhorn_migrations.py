@@ -52,12 +52,12 @@ def guest(on="b", ended=7200, **state):
     return [vm(), vmi(on=on, spec=disk, migrationState=state), launcher(on=on)]
 
 
-def drained(of, *objects, time=NOW, unreadable=()):
+def drained(of, *objects, time=NOW, unreadable=(), to="ab"):
     """Return what a drain of one node meets at the budget of its instance manager."""
     managers = [manager("a", "v1-e-0"), manager("b", "v1-e-1")]
     copies = [world.replica("v1", on) for on in "bc"]
-    both = [attached("a"), attached("b")]
-    everything = [*world.longhorn(*copies), *managers, *both, *objects]
+    attachments = [attached(on) for on in to]
+    everything = [*world.longhorn(*copies), *managers, *attachments, *objects]
     return (
         plan(Snapshot(everything, complete=["*"], unreadable=unreadable, time=time), of)
         .nodes[0]
@@ -78,6 +78,30 @@ def test_the_migration_of_a_volume_that_nothing_ends_keeps_the_budget():
         "not that of b: kubectl delete volumeattachments.storage.k8s.io csi-a"
     )
     assert not risky(f"{found.reason}: {found.remedy}")
+
+
+@pytest.mark.parametrize("why", ["", "PausedIOError"])
+def test_without_an_attachment_of_the_old_node_only_a_stop_of_the_vm_ends_it(why):
+    """Longhorn waits for the engine of the new node, which has lost its replicas."""
+    users = guest()
+    if why:
+        since = {"lastTransitionTime": ago(3600), "reason": why, "status": "True"}
+        users[1].data["status"]["conditions"].append({"type": "Paused"} | since)
+    (found,) = drained("a", *volume(), *users, DONE, to="b").blockers
+
+    assert ("(its guest is paused by an I/O error for 60 min)" in found.reason) is bool(why)
+    assert "No VolumeAttachment names a, " in found.reason
+    assert "VolumeAttachment" not in found.remedy
+    assert ": virtctl stop db -n shop; once the volume is detached, start it" in found.remedy
+    assert not risky(f"{found.reason}: {found.remedy}")
+
+
+def test_attachments_that_cannot_be_read_are_looked_at_first():
+    unread = ["volumeattachments.storage.k8s.io"]
+    (found,) = drained("a", *volume(), *guest(), DONE, to="b", unreadable=unread).blockers
+
+    assert found.remedy.endswith(": kubectl get volumeattachments.storage.k8s.io")
+    assert "No VolumeAttachment" not in found.reason
 
 
 def test_an_engine_names_its_instance_manager_too():
@@ -154,3 +178,55 @@ def test_what_cannot_be_read_is_not_taken_for_good(plural):
 
     assert result.blockers == ()
     assert any(plural in each for each in result.unseen), result.unseen
+
+
+def of_another_node(release, *objects):
+    """Return what a drain of one node meets where the budget of another one's instance manager
+    selects its pod.
+    """
+    items = world.longhorn(*(world.replica("v1", on) for on in "bc"), *objects)
+    by_name = {(each.kind, each.name): each for each in items}
+    wrong = by_name["PodDisruptionBudget", "instance-manager-b"]
+    wrong.data["spec"]["selector"]["matchLabels"]["longhorn.io/node"] = "a"
+    items.remove(by_name["PodDisruptionBudget", "instance-manager-a"])
+    for each in (each for each in items if each.kind == "InstanceManager"):
+        each.data["spec"]["image"] = f"longhornio/longhorn-instance-manager:{release}"
+    (found,) = plan(Snapshot(items, complete=["*"], time=NOW), "a").nodes[0].pods.blockers
+    return found
+
+
+@pytest.mark.parametrize(
+    ("release", "begin"),
+    [
+        ("v1.4.1", "Update Longhorn (fixed in 1.3.3 and 1.4.2). Until then cordon b, wait until"),
+        ("v1.6.2", "Cordon b, wait until Longhorn has removed the budget, and uncordon b: "),
+        ("v1_20221003", "Cordon b, wait until"),
+    ],
+)
+def test_only_an_old_longhorn_is_to_be_updated(release, begin):
+    found = of_another_node(release, manager("a"), manager("b"))
+
+    assert "Longhorn wrote it for the instance manager of b, but it selects that of a" in (
+        found.reason
+    )
+    assert found.remedy.startswith(begin)
+
+
+@pytest.mark.parametrize(
+    ("users", "said"),
+    [
+        (guest(), "migrate VM shop/db off it, or stop what cannot migrate, as Longhorn keeps"),
+        (
+            [],
+            "migrate what uses its volumes off it, or stop what cannot migrate, as Longhorn keeps",
+        ),
+    ],
+)
+def test_a_cordon_alone_frees_no_budget_of_a_node_with_engines(users, said):
+    disk, *engines = volume(source="b", target="")
+    engines = [manager("a"), manager("b", "v1-e-0"), *engines]
+    found = of_another_node("v1.6.2", disk, *engines, *users)
+
+    assert found.remedy.startswith(f"Cordon b, {said} the budget while engine v1-e-0 runs there. ")
+    assert found.remedy.endswith("; then virtctl migrate db -n shop") is bool(users)
+    assert not risky(f"{found.reason}: {found.remedy}")

@@ -8,6 +8,7 @@ from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.placement.components import busy_volumes
 from virt_admit.forecasts.placement.starts import pod_starts
+from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.messages import command_of
 from virt_admit.reports.drain import text as drain_text
 from virt_admit.reports.explain import loss
@@ -179,3 +180,67 @@ def test_no_report_says_that_nothing_runs_where_a_guest_may(phase, doubt):
     assert ("nothing to evict" in drained) is not doubt
     assert ("no VM is recorded there, but a guest may still run there" in lost_node) is doubt
     assert ("no VM runs there" in lost_node) is not doubt
+
+
+CEPH = "rook-ceph.rbd.csi.ceph.com"
+
+
+def lost_client(name="a", since="2026-12-01T11:00:00Z", ready="Unknown", taints=()):
+    """Return a node that does not report, with the pod of Ceph's driver."""
+    said = {"type": "Ready", "status": ready, "lastTransitionTime": since}
+    addresses = [{"type": "InternalIP", "address": "10.0.0.4"}]
+    status = {"conditions": [said], "addresses": addresses}
+    node = manifest("v1", "Node", name, spec={"taints": list(taints)}, status=status)
+    return [node, pod(f"plugin-{name}", name, owner="csi-rbdplugin", namespace="rook-ceph")]
+
+
+def watched(*objects, driver=CEPH, error=RBD, complete_kinds=("*",)):
+    volume = manifest("v1", "PersistentVolume", "pv", spec={"csi": {"driver": driver}})
+    waiting = pod("new", "b")
+    waiting.data["metadata"]["creationTimestamp"] = "2026-12-01T11:30:00Z"
+    cluster = Snapshot([volume, waiting, *objects], complete_kinds, time="2026-12-01T12:00:00Z")
+    return busy_volumes.of("pv", "b", error, [], cluster, waiting)
+
+
+def test_a_lost_client_of_ceph_most_likely_has_the_image_open():
+    found = watched(*lost_client())
+
+    assert not found.lasts
+    assert found.words == (
+        "node a, which has not reported for 60 min and is not fenced, most likely still has it "
+        "open: a guest may still run there"
+    )
+    assert found.remedy.startswith("make sure that a is off, after which Ceph lets the image go")
+    assert "kubectl taint" not in found.remedy
+    assert command_of(found.remedy) == "virt-admit explain node/a"
+
+
+def test_one_of_several_lost_clients():
+    words = watched(*lost_client(), *lost_client("c")).words
+    assert words.startswith("one of the nodes a, c, which do not report and are not fenced, most")
+
+
+OFF = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+FENCE = manifest(
+    *("csiaddons.openshift.io/v1alpha1", "NetworkFence", "f"),
+    spec={"cidrs": ["10.0.0.4/32"], "fenceState": "Fenced", "driver": CEPH},
+)
+
+
+@pytest.mark.parametrize(
+    ("objects", "change"),
+    [
+        (lost_client(ready="True"), {}),
+        (lost_client(since="2026-12-01T11:45:00Z"), {}),
+        (lost_client("b"), {}),
+        (lost_client(taints=[OFF]), {}),
+        ([*lost_client(), FENCE], {}),
+        (lost_client()[:1], {}),
+        (lost_client(), {"driver": "csi.example"}),
+        (lost_client(), {"error": "MountVolume.MountDevice failed: device is already in use"}),
+        (lost_client(), {"complete_kinds": ()}),
+    ],
+    ids=["reports", "later", "own", "tainted", "fenced", "client", "driver", "error", "unread"],
+)
+def test_what_else_keeps_an_image_open_is_not_guessed(objects, change):
+    assert watched(*objects, **change) is None

@@ -22,7 +22,7 @@ from virt_admit.forecasts.drain import (
     vmi_evictions,
 )
 from virt_admit.forecasts.drain.budgets import mutual_drains
-from virt_admit.forecasts.drain.guests import changed_disks, ending_guests, paused_guests
+from virt_admit.forecasts.drain.guests import ending_guests, paused_guests
 from virt_admit.forecasts.drain.starting import starting_guests
 from virt_admit.forecasts.drain.states import (
     dying_pods,
@@ -50,7 +50,6 @@ from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_placement import Placement
 
 READS: Final = union(
-    vmis.OWNER_READS,
     disruption_budgets.READS,
     quotas.READS,
     priority_classes.READS,
@@ -61,7 +60,6 @@ READS: Final = union(
     ending_guests.READS,
     starting_guests.READS,
     vm_problems.READS,
-    harvester_maintenance.READS,
     removed_operators.READS,
 )
 """The fields that the forecast reads."""
@@ -110,6 +108,8 @@ class Forecast:
     """When the VM stays off after all; empty: the outcome is certain."""
     by_owner: bool = False
     """Whether its owner stops the VM, so that it goes off without a drain, too."""
+    removed: bool = False
+    """Whether the VM is being deleted: it neither stays stopped nor starts again."""
 
     @property
     def placement(self) -> Placement:
@@ -241,12 +241,9 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
         verdict = _judge(vmi, state, cluster, find)
     except Unseen as blind:
         verdict = _Verdict.unread(blind)
-    if verdict.outcome in SHUT_DOWN and (other := changed_disks.of_either(vmi, cluster)):
-        text = f"{verdict.reason}; {changed_disks.words(other)}"
-        verdict = verdict._replace(reason=text, remedy=changed_disks.remedy(vmi, cluster))
-    if verdict.outcome in SHUT_DOWN and paused_guests.reason(vmi) == paused_guests.IO_ERROR:
-        paused = paused_guests.words(vmi, cluster)
-        verdict = verdict._replace(reason=f"{verdict.reason}; its guest is {paused}")
+    if verdict.outcome in SHUT_DOWN:
+        text, way = ending_guests.with_disks(verdict.reason, verdict.remedy, vmi, cluster)
+        verdict = verdict._replace(reason=text, remedy=way)
     target = find(verdict.outcome not in SHUT_DOWN)
     typed_ones = (
         typed_remedies.with_command(problem.about(vmi), vmi, cluster)
@@ -255,8 +252,8 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
     problems = tuple(or_stays(problem, vmi, state, cluster) for problem in typed_ones)
     remedy = problems[0].remedy if problems else verdict.remedy
     rest = verdict.unseen, verdict.may_stop, state, problems, verdict.doubtful
-    by_owner = verdict.by_owner
-    return Forecast(vmi, verdict.outcome, verdict.reason, remedy, target, *rest, by_owner=by_owner)
+    ends = verdict.by_owner, verdict.by_owner and bool(ending_guests.removal(vmi, cluster))
+    return Forecast(vmi, verdict.outcome, verdict.reason, remedy, target, *rest, "", *ends)
 
 
 def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdict:
@@ -265,9 +262,11 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _Verdict.blocks(stuck)
     ends = ending_guests.of_stopped(vmi, cluster) or _ENDS.get(state.state)
     if ends is not None:
+        removed = bool(ending_guests.removal(vmi, cluster))
         lost = not vmi.deleted and state.state is State.GONE
-        verdict = _shut_down(vmi, cluster, find, ends.reason, lost=lost)
-        by_owner = ending_guests.is_by_owner(vmi, cluster)
+        gone = _Verdict(VmOutcome.STOPS, ends.reason)
+        verdict = gone if removed else _shut_down(vmi, cluster, find, ends.reason, lost=lost)
+        by_owner = removed or ending_guests.is_by_owner(vmi, cluster)
         return verdict._replace(remedy=ends.remedy or verdict.remedy, by_owner=by_owner)
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)

@@ -124,7 +124,7 @@ def _not_migratable(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[
     if published and published not in reasons:
         reasons = {published: [], **reasons}
     said = cut_middle(vmi.condition("LiveMigratable")["message"].words, _LONGEST)
-    return tuple(
+    problems = (
         _problem(
             name,
             [_of_existing(each, vmi, cluster) for each in found],
@@ -133,6 +133,9 @@ def _not_migratable(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[
         ).about(vmi)
         for name, found in reasons.items()
     )
+    if way := external_movers.replaced(vmi, cluster):
+        return tuple(each._replace(remedy=way) for each in problems)
+    return tuple(problems)
 
 
 def _of_existing(reason: Reason, vmi: Object, cluster: Cluster) -> Reason:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.remediation import coverage, harvester_reset
-from virt_admit.forecasts.remediation.unwatched import vm_returns
+from virt_admit.forecasts.remediation.unwatched import cloud_instances, vm_returns
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -22,6 +22,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.node_updates.operators import orphaned_nodes
 
 READS: Final = union(
+    cloud_instances.READS,
     vm_returns.READS,
     orphaned_nodes.READS,
     {kinds.NODE: ("metadata.annotations", "metadata.labels"), kinds.CAPI_MACHINE: ()},
@@ -85,11 +86,13 @@ def otherwise(
     covered = coverage.coverage(cluster)
     found: dict[str, dict[str, list[str]]] = {}
     for name, vms in sorted(nodes.items()):
-        known = (vmi for vmi in vms if name not in covered.nodes)
-        for vmi in (each for each in known if _returns(each, cluster)):
+        bare = [vmi for vmi in vms if name not in covered.nodes and _returns(vmi, cluster)]
+        for vmi in bare:
             other = vm_returns.of_vmi(vmi, cluster)
             if other is not None and not other.unsure:
                 found.setdefault(other.by, {}).setdefault(name, []).append(vmi.full_name)
+        if bare and cloud_instances.is_deleted_with_instance(name, cluster):
+            found.setdefault(cloud_instances.BY, {})[name] = [vmi.full_name for vmi in bare]
     return dict(sorted(found.items()))
 
 

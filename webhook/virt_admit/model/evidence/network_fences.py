@@ -173,6 +173,11 @@ def after_taint(node: Object, cluster: Cluster) -> str:
     return ", after you see that no NetworkFence names its address" if unseen else ""
 
 
+def is_cut_off(node: Object, cluster: Cluster) -> bool:
+    """Return whether a known fence cuts off an address of a node."""
+    return next(_of(node, cluster), None) is not None
+
+
 def _of(node: Object, cluster: Cluster) -> Iterator[Object]:
     """Yield the known fences that cut off an address of a node."""
     addresses = nodes.internal_addresses(node)

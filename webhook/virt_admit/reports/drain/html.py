@@ -113,7 +113,8 @@ def _vm_cause(row: Forecast, node: str) -> tuple[PageCause, str]:
     command = row.problems[0].command if row.problems else ""
     item = CauseItem(shown(_name, row), node, command)
     words = row.remedy.replace(f": {command}", "", 1) if command else row.remedy
-    level, word = LEVEL_OF[row.outcome], in_words(row.outcome)
+    level = GOOD if row.removed else LEVEL_OF[row.outcome]
+    word = in_words(row.outcome, removed=row.removed)
     return PageCause(level, word, "", row.reason, words, (item,)), row.vmi.name
 
 

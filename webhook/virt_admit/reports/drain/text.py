@@ -81,12 +81,14 @@ _MOST_READY: Final = 20
 def _headline(node: NodePlan) -> str:
     state = f" ({', '.join(node.state)})" if node.state else ""
     rows = (*node.forecasts, *node.visitors)
-    counts = Counter((row.outcome, of_row(row)) for row in rows)
+    counts = Counter((row.outcome, of_row(row)) for row in rows if not row.removed)
     crowded = len(node.without_room)
     counts[VmOutcome.MIGRATES, in_words(VmOutcome.MIGRATES)] -= crowded
     words = [_counted(counts[each], each[1]) for each in _in_order(counts) if counts[each]]
     verb = "finds" if crowded == 1 else "find"
     words += [f"{crowded} {verb} no place with the others"] if crowded else []
+    removed = sum(row.removed for row in rows)
+    words += [f"{removed} {'is' if removed == 1 else 'are'} being deleted"] if removed else []
     outcomes = ", ".join(words)
     later = f", {len(node.waiting)} of them only once there is room" if node.waiting else ""
     number = vms(len(node.forecasts), node.unseen)
@@ -153,8 +155,8 @@ def _table(forecasts: Sequence[Forecast], now: datetime | None, *, times: bool) 
         if row.remedy and not (is_said and row.remedy == remedy):
             same = told.setdefault(row.remedy, vm)
             is_told = same != vm and len(row.remedy) >= _LONG
-            words = f"the same as for {same}" if is_told else row.remedy
-            yield f"{_INDENT}to do: {words}"
+            todo = f"the same as for {same}" if is_told else row.remedy
+            yield f"{_INDENT}to do: {todo}"
 
 
 _INDENT: Final = "      "
@@ -257,7 +259,7 @@ def summary(result: Plan) -> str:
     """
     lines = [_ready(result)] if result.whole else []
     for outcome in VmOutcome:
-        rows = result.having(outcome)
+        rows = [row for row in result.having(outcome) if not row.removed]
         if rows:
             owners = Counter(row.vmi.namespace for row in rows)
             lines.append(f"{_counted(len(rows), in_words(outcome))}: {_by_number(owners)}")

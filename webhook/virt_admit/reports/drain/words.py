@@ -27,10 +27,17 @@ def range_words(length: Range) -> str:
     return f"{clock.of_minutes(first)} to {clock.of_minutes(last)}"
 
 
-def in_words(outcome: str) -> str:
+REMOVED: Final = "is being deleted"
+
+
+def in_words(outcome: str, *, removed: bool = False) -> str:
     """Return the words of an outcome for people: a VM may be started by hand. JSON has the older
     value.
+
+    ``removed``: whether the VM is being deleted.
     """
+    if removed:
+        return REMOVED
     return "stays stopped" if outcome == VmOutcome.STOPS else outcome
 
 
@@ -40,7 +47,7 @@ def of_row(row: Forecast) -> str:
     """
     certain = row.outcome is VmOutcome.RESTARTS and row.placement.is_certain
     later = certain and not row.placement.has_candidate
-    return "restarts later" if later else in_words(row.outcome)
+    return "restarts later" if later else in_words(row.outcome, removed=row.removed)
 
 
 def yes(stopped: int) -> str:

@@ -59,6 +59,8 @@ def check(obj: Object, context: Context) -> Findings:
 def _remedy(blocking: Sequence[Object], cluster: Cluster) -> str:
     if kept := changed_disks.endangered(blocking, cluster):
         return kept
+    if all(map(vms.is_worker, blocking)):
+        return "Set External in the templates of their Machines."
     return f"Set LiveMigrateIfPossible, then restart {'it' if len(blocking) == 1 else 'them'}."
 
 

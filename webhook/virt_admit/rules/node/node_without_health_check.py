@@ -3,7 +3,8 @@
 **Why.** Kubernetes does not know whether a node that stops reporting still runs its VMs. Until a
 health check or an administrator confirms that it is down, the VMs stay on it and do not start
 elsewhere. Some VMs need none: Piraeus' high-availability controller frees those with replicated
-LINSTOR volumes, and a MachineHealthCheck of Cluster API replaces the VMs of its tenant cluster.
+LINSTOR volumes, and a MachineHealthCheck of Cluster API replaces the VMs of its tenant cluster. The
+controller of a cloud deletes the Node of an instance that is gone, but not of one that hangs.
 
 **Fix.** Create a NodeHealthCheck (which needs the Node Health Check Operator) or MachineHealthCheck
 that selects the node, or repair the one that cannot act:
@@ -17,7 +18,7 @@ from typing import Final
 
 from virt_admit.forecasts.placement.components import remediation_agents
 from virt_admit.forecasts.remediation import coverage, exclusions, harvester_reset, outside_checks
-from virt_admit.forecasts.remediation.unwatched import vm_returns
+from virt_admit.forecasts.remediation.unwatched import cloud_instances, vm_returns
 from virt_admit.model import certificate_requests, machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather, keep, unlisted
@@ -109,7 +110,9 @@ def check(node: Object, context: Context) -> Findings:
         agent = remediation_agents.missing(node.name, context.cluster)
         repair = agent.remedy if agent is not None and idle and agent.why in idle[0][1] else ""
         path, said = node.metadata["name"].path, f"no health check can act on this node{why}"
-        said = f"{said}, so {vms} would not restart after its loss. "
+        cloud = cloud_instances.is_deleted_with_instance(node.name, context.cluster)
+        until = "before the cloud deletes its instance" if cloud else "after its loss"
+        said = f"{said}, so {vms} would not restart {until}. "
         ways = filter(None, (advice_of(repair) if repair else "", remedy))
         message = check.first_that_fits(path, *(said + way for way in ways))
         yield Finding(path, message, value=node.name, command=command_of(repair))

@@ -6,13 +6,15 @@ before the drain, and then only the first reason.
 
 **Fix.** Remove each reason, or set ``LiveMigrateIfPossible`` or ``None``: then a drain shuts the
 guest down. With ``runStrategy: RerunOnFailure`` the VM would stay off after that, so set
-``runStrategy: Always`` as well.
+``runStrategy: Always`` as well. A VM that is a node of a guest cluster (Cluster API provider
+KubeVirt) needs ``External`` in the template of its Machine: the provider then drains that node.
 """
 
 from typing import Final
 
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model import messages
+from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
@@ -44,18 +46,27 @@ def check(obj: Object, context: Context) -> Findings:
     assessment = context.cached(migratability.assess, obj)
     if assessment.migratable is not Migratable.YES:
         changed = changed_disks.brief(obj, context.cluster)
-        remedy = changed or "set LiveMigrateIfPossible or None"
-        if not changed and vms.run_strategy(vms.vm_spec(obj)) == "RerunOnFailure":
+        worker = not changed and vms.is_worker(obj)
+        remedy = _EXTERNAL if worker else changed or "set LiveMigrateIfPossible or None"
+        if not changed and not worker and vms.run_strategy(vms.vm_spec(obj)) == "RerunOnFailure":
             remedy += " with runStrategy Always"
         for reason in assessment.reasons:
-            found = _finding(reason._replace(remedy="") if changed else reason, strategy, remedy)
+            only = changed or worker
+            found = _finding(reason._replace(remedy="") if only else reason, strategy, remedy)
             yield found._replace(
                 problem=problem_of(reason.name, obj),
-                command=changed_disks.command(obj, context.cluster),
+                command=_explain(obj) if worker else changed_disks.command(obj, context.cluster),
             )
     yield from map(Unseen, assessment.unseen)
 
 
+def _explain(obj: Object) -> str:
+    """Return the command that names the Machine of a VM, and how it leaves its node."""
+    vm = argument(f"vm/{obj.name}")
+    return shell("virt-admit", "explain", vm, "-n", argument(vms.namespace_of(obj)))
+
+
+_EXTERNAL: Final = "set External in the template of its Machine"
 _SHORTEST: Final = 20
 """Fewest characters of the problem text that are still useful."""
 

@@ -24,9 +24,9 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
 from virt_admit.forecasts.placement.components.longhorn_starts import DRIVER
-from virt_admit.model.commands import argument, logs_of, shell, typed
+from virt_admit.model.commands import argument, logs_of, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_ATTACHMENT,
     LONGHORN_ENGINE,
@@ -42,6 +42,7 @@ from virt_admit.model.kubernetes.kinds import (
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.lookups import fields, find, is_absent
 from virt_admit.model.messages import names
 
@@ -51,6 +52,7 @@ READS: Final[Reads] = union(
     longhorn_copies.READS,
     longhorn_migrations.READS,
     node_pods.READS,
+    vmis.READS,
     volume_users.READS,
     {
         LONGHORN_MANAGER: ("spec.nodeID", "status.ownerID", "status.instanceEngines"),
@@ -81,17 +83,7 @@ def obstacle(eviction: PodEviction) -> OperatorAnswer | None:
         return None
     node, own = eviction.node, manager.at("spec", "nodeID").text or eviction.node
     if own != node:
-        return OperatorAnswer(
-            Way.NOW,
-            f"Longhorn wrote it for the instance manager of {own}, but it selects that of {node} "
-            f"(pod {eviction.pod.name}), so cordoning {node} does not remove "
-            f"it{_unguarded(eviction)}",
-            typed(
-                f"Update Longhorn (fixed in 1.3.3 and 1.4.2). Until then cordon {own}, wait until "
-                f"Longhorn has removed the budget, and uncordon {own}",
-                shell("kubectl", "cordon", argument(own)),
-            ),
-        )
+        return _of_another_node(manager, own, eviction)
     keeper = manager.at("status", "ownerID").text or node
     if keeper != node and _leaves_it_to_the_node(eviction):
         return OperatorAnswer(
@@ -110,6 +102,52 @@ def obstacle(eviction: PodEviction) -> OperatorAnswer | None:
         f"attached on {node}, and Longhorn keeps the budget while an engine runs",
         _ending(orphans, manager, eviction),
     )
+
+
+def _of_another_node(manager: Object, own: str, eviction: PodEviction) -> OperatorAnswer:
+    """Return that a budget selects the pod of this node although it is that of another one, which
+    Longhorn removes once that one is cordoned and runs no engine.
+    """
+    node, cluster = eviction.node, eviction.cluster
+    reason = (
+        f"Longhorn wrote it for the instance manager of {own}, but it selects that of {node} "
+        f"(pod {eviction.pod.name}), so cordoning {node} does not remove it{_unguarded(eviction)}"
+    )
+    release = longhorn_copies.running_release(manager, cluster)
+    update = "Update Longhorn (fixed in 1.3.3 and 1.4.2). Until then " if _is_old(release) else ""
+    begin = f"{update}{'cordon' if update else 'Cordon'} {own}, "
+    end = f"wait until Longhorn has removed the budget, and uncordon {own}"
+    cordon = shell("kubectl", "cordon", argument(own))
+    engines = sorted(manager.at("status", "instanceEngines").map)
+    if not engines:
+        return OperatorAnswer(Way.NOW, reason, typed(f"{begin}{end}", cordon))
+    guests = sorted(
+        {each.full_name: each for each in _guests(engines, own, manager, cluster)}.items()
+    )
+    users = f"VM {names((name for name, _ in guests), 80)}" if guests else "what uses its volumes"
+    moves = (virtctl("migrate", vmi.name, vms.namespace_of(vmi)) for _, vmi in guests)
+    words = (
+        f"{begin}migrate {users} off it, or stop what cannot migrate, as Longhorn keeps the budget "
+        f"while engine {names(engines, 80)} runs there. Then {end}"
+    )
+    return OperatorAnswer(Way.NOW, reason, typed(words, cordon, _then(next(moves, ""))))
+
+
+def _then(command: str) -> str:
+    return f"then {command}" if command else ""
+
+
+def _guests(
+    engines: Iterable[str], node: str, manager: Object, cluster: Cluster
+) -> Iterator[Object]:
+    """Yield the VMIs of a node that use the volumes of these engines."""
+    for name in engines:
+        engine = fields(cluster, LONGHORN_ENGINE, manager.namespace, name)
+        of = engine.at("spec", "volumeName").text or name.rpartition("-e-")[0]
+        volume = find(cluster, LONGHORN_VOLUME, manager.namespace, of)
+        for vmi in entry(cluster, vmis.by_node, node) or ():
+            if volume is not None and longhorn_migrations.uses(vmi, volume):
+                yield vmi
 
 
 def _ending(orphans: Sequence[str], manager: Object, eviction: PodEviction) -> str:
@@ -353,9 +391,14 @@ def _leaves_it_to_the_node(eviction: PodEviction) -> bool:
         LONGHORN_SETTING, eviction.budget.namespace, "current-longhorn-version"
     )
     found = _VERSION.match((setting["value"].text if setting is not None else None) or "")
-    if found is None:
+    return found is not None and _is_old(tuple(map(int, found.groups())))
+
+
+def _is_old(release: tuple[int, ...]) -> bool:
+    """Return whether a release is older than the repairs of these budgets; False: not known."""
+    if not release:
         return False
-    major, minor, patch = map(int, found.groups())
+    major, minor, patch = release
     return patch < _REPAIRED.get((major, minor), 0) or (major, minor) < min(_REPAIRED)
 
 

@@ -11,15 +11,16 @@ longhorn/website:content/kb/troubleshooting-rwx-volume-migration-stuck.md.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
+from virt_admit.forecasts.drain.guests import paused_guests
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.forecasts.placement.components.longhorn import volume_users
-from virt_admit.model.commands import kubectl, shell, typed
+from virt_admit.model.commands import kubectl, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_ENGINE,
     LONGHORN_VOLUME,
@@ -45,7 +46,10 @@ READS: Final[Reads] = union(
             "status.kubernetesStatus",
         ),
         POD: ("metadata.labels", "metadata.ownerReferences", "spec.nodeName", "status.phase"),
-        VMI: ("spec.volumes", "spec.utilityVolumes", "status.migrationState", "status.nodeName"),
+        VMI: (
+            *("spec.volumes", "spec.utilityVolumes", "status.conditions"),
+            *("status.migrationState", "status.nodeName"),
+        ),
     },
 )
 
@@ -73,6 +77,16 @@ def obstacle(manager: Object, eviction: PodEviction) -> OperatorAnswer | None:
     volumes, guests = zip(*kept.values(), strict=True)
     where = names(sorted({vmi.at("status", "nodeName").text or "" for vmi in guests}))
     attached = [name for volume in volumes for name in _attachments(volume, node, cluster)]
+    paused = sorted({paused_guests.words(vmi, cluster) for vmi in guests} - {""})
+    state = f" (its guest is {paused[0]})" if paused else ""
+    reason = (
+        f"Longhorn has not ended the migration of volume {names(sorted(kept), 80)}: its engine "
+        f"still runs on {node}, though VM {names(sorted({vmi.full_name for vmi in guests}), 80)} "
+        f"runs on {where} alone{state}"
+    )
+    if not attached and not unlisted(cluster, VOLUME_ATTACHMENT):
+        reason += f". No VolumeAttachment names {node}, so Kubernetes has let go of it there"
+        return OperatorAnswer(Way.NOW, reason, _off_and_on(guests))
     command = (
         shell("kubectl", "delete", "volumeattachments.storage.k8s.io", *attached)
         if attached
@@ -80,14 +94,28 @@ def obstacle(manager: Object, eviction: PodEviction) -> OperatorAnswer | None:
     )
     return OperatorAnswer(
         Way.NOW,
-        f"Longhorn has not ended the migration of volume {names(sorted(kept), 80)}: its engine "
-        f"still runs on {node}, though VM {names(sorted({vmi.full_name for vmi in guests}), 80)} "
-        f"runs on {where} alone",
+        reason,
         typed(
             f"See that no container of the VM runs on {node}, then delete the VolumeAttachment of "
             f"{node}, not that of {where}",
             command,
         ),
+    )
+
+
+def _off_and_on(guests: Iterable[Object]) -> str:
+    """Return that VMs stop, after which nothing needs a volume and Longhorn ends both engines.
+
+    Without the attachment of the old node Longhorn ends a migration by itself, except while it
+    finds the engine of the new node not ready (#handleVolumeMigrationConfirmation).
+    """
+    every = {each.full_name: each for each in guests}
+    vmi = every[min(every)]
+    stop, start = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("stop", "start"))
+    return typed(
+        f"Stop VM {names(sorted(every), 80)}, so that Longhorn detaches the volume from both nodes",
+        stop,
+        f"once the volume is detached, start it again: {start}",
     )
 
 

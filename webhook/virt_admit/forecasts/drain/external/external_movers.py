@@ -13,10 +13,20 @@ hosted control plane).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
+from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
-from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, CAPI_MACHINE, DEPLOYMENT, VM, VMI
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_CLUSTER,
+    CAPI_MACHINE,
+    CAPI_MACHINE_SET,
+    DEPLOYMENT,
+    VM,
+    VMI,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
@@ -25,7 +35,10 @@ from virt_admit.model.remediation import health_checks
 
 READS: Final[Reads] = {
     DEPLOYMENT: ("status.readyReplicas",),
-    CAPI_MACHINE: ("metadata.annotations", "spec.clusterName", "spec.infrastructureRef.name"),
+    CAPI_MACHINE: (
+        *("metadata.annotations", "metadata.labels", "metadata.ownerReferences"),
+        *("spec.clusterName", "spec.infrastructureRef.name", "status.nodeRef.name"),
+    ),
     CAPI_CLUSTER: ("spec.paused",),
     VM: ("metadata.labels",),
     VMI: ("metadata.labels",),
@@ -55,6 +68,58 @@ def working(vmi: Object, cluster: Cluster) -> str:
     return ""
 
 
+_SOON: Final = timedelta(hours=1)
+"""The deletion of a Machine takes less, unless its drain or its volumes hold it up."""
+
+
+def leaving(vmi: Object, cluster: Cluster) -> str:
+    """Return the Machine that is being deleted with a VMI, as kind and name; empty: none is, that
+    is not known, or something holds its deletion up.
+    """
+    if vmi.at("spec", "evictionStrategy").text != "External" or not working(vmi, cluster):
+        return ""
+    name, namespace = (
+        vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}", "") for part in ("name", "namespace")
+    )
+    for each in entry(cluster, _machines, (namespace, name)) or ():
+        asked = clock.since(each.metadata["deletionTimestamp"].text, cluster)
+        if asked is not None and asked < _SOON:
+            return f"Machine {each.full_name}"
+    return ""
+
+
+def replaced(vmi: Object, cluster: Cluster) -> str:
+    """Return how the node of a VM leaves its guest cluster, so that another VM takes its place;
+    empty: the VM is not a worker of a guest cluster whose Machine would be made again.
+
+    The deletion of a Machine drains its node, and deletes its VM then. With the eviction strategy
+    External the provider does both for a drain (openshift/hypershift:hypershift-operator/
+    controllers/nodepool/kubevirt/kubevirt.go#virtualMachineTemplateBase sets it in later releases).
+    """
+    name, namespace = (
+        vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}", "") for part in ("name", "namespace")
+    )
+    found = (entry(cluster, _machines, (namespace, name)) or ()) if name and namespace else ()
+    if len(found) != 1 or found[0].deleted or not found[0].owned_by(CAPI_MACHINE_SET.kind):
+        return ""
+    machine = found[0]
+    if _CONTROL_PLANE in machine.labels or _is_paused(machine, cluster):
+        return ""
+    node = machine.at("status", "nodeRef", "name").text or machine.name
+    pool = machine.annotations.get(_POOL)
+    owner = f"NodePool {pool}" if pool else f"MachineSet {machine.owned_by(CAPI_MACHINE_SET.kind)}"
+    where = "by HyperShift, as later releases do" if pool else "in its KubevirtMachineTemplate"
+    guests = machine.at("spec", "clusterName").text or "?"
+    return typed(
+        f"drain node {node} of its guest cluster {guests} there, then delete its Machine, in whose "
+        f"place {owner} makes another one with a new VM",
+        kubectl("delete", CAPI_MACHINE, machine.name, machine.namespace),
+        f"a drain does the same by itself once its VMs get evictionStrategy External {where}",
+    )
+
+
+_CONTROL_PLANE: Final = "cluster.x-k8s.io/control-plane"
+_POOL: Final = "hypershift.openshift.io/nodePool"
 _CLUSTER: Final = "cluster.x-k8s.io/cluster-name"
 
 

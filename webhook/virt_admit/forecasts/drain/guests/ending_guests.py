@@ -16,7 +16,8 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import harvester_maintenance
-from virt_admit.forecasts.drain.guests import guest_screens
+from virt_admit.forecasts.drain.external import external_movers
+from virt_admit.forecasts.drain.guests import changed_disks, guest_screens, paused_guests
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.evidence.reported import ReportedProblem
@@ -26,11 +27,13 @@ from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import capital
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     clock.READS,
+    external_movers.READS,
     guest_screens.READS,
     virt_handlers.READS,
     vmis.OWNER_READS,
@@ -38,7 +41,8 @@ READS: Final[Reads] = union(
     {
         VM: CONDITIONS,
         VMI: (
-            *("metadata.ownerReferences", "spec.terminationGracePeriodSeconds"),
+            *("metadata.ownerReferences", "spec.evictionStrategy"),
+            "spec.terminationGracePeriodSeconds",
             *("spec.domain.features.acpi.enabled", "status.nodeName", "status.phase", *CONDITIONS),
         ),
     },
@@ -87,8 +91,14 @@ def of_stopped(vmi: Object, cluster: Cluster) -> Problem | None:
     if not vmi.deleted:
         fails = vm is not None and vm.is_true("Failure")
         halted = not fails and vmis.running(vmi) and is_by_owner(vmi, cluster)
-        return Problem("its VM is Halted, so KubeVirt stops it", "") if halted else None
-    found, words = problem(vmi, cluster), "it is being stopped already"
+        if halted:
+            return Problem("its VM is Halted, so KubeVirt stops it", "")
+        return Problem(leaves, "") if (leaves := removal(vmi, cluster)) else None
+    gone = removal(vmi, cluster)
+    found, words = (
+        problem(vmi, cluster),
+        f"it is being stopped already{f'; {gone}' if gone else ''}",
+    )
     if found is not None:
         return found._replace(reason=f"{words}: {found.reason}")
     strategy = vms.run_strategy(vms.vm_spec(vm)) if vm is not None else None
@@ -104,6 +114,30 @@ def is_by_owner(vmi: Object, cluster: Cluster) -> bool:
     vm = vmis.known_vm(vmi, cluster)
     halted = vm is not None and vms.run_strategy(vms.vm_spec(vm)) == "Halted"
     return halted and not harvester_maintenance.may_have_stopped(vmi, cluster)
+
+
+def removal(vmi: Object, cluster: Cluster) -> str:
+    """Return that a VM is being deleted with its guest, or has been, so that none is to run again;
+    empty: it is not, or that is not known.
+    """
+    name, space = vmis.owner(vmi, VM.kind), vms.namespace_of(vmi)
+    if not vmi.deleted or name is None:
+        machine = external_movers.leaving(vmi, cluster)
+        return f"{machine} is being deleted, and its VM with it" if machine else ""
+    vm = vmis.known_vm(vmi, cluster)
+    if vm is not None:
+        return "its VM is being deleted" if vm.deleted else ""
+    return f"its VM {name} is gone" if is_absent(cluster, VM, space, name) else ""
+
+
+def with_disks(reason: str, remedy: str, vmi: Object, cluster: Cluster) -> tuple[str, str]:
+    """Return why a guest is shut down and what is to be done, with what its disks lose by that."""
+    if other := changed_disks.of_either(vmi, cluster):
+        reason = f"{reason}; {changed_disks.words(other)}"
+        remedy = changed_disks.remedy(vmi, cluster)
+    if paused_guests.reason(vmi) == paused_guests.IO_ERROR:
+        reason = f"{reason}; its guest is {paused_guests.words(vmi, cluster)}"
+    return reason, remedy
 
 
 def notes(cluster: Cluster) -> Iterator[ReportedProblem]:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import node_health
-from virt_admit.model.kubernetes.cluster import Cluster, entry
+from virt_admit.model.evidence import network_fences
+from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PV, STORAGE_CLASS
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -23,13 +25,15 @@ from virt_admit.model.kubevirt.launcher import claim_holders
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import fence_taints
 
 READS: Final[Reads] = union(
     node_health.READS,
     claim_holders.READS,
+    network_fences.READS,
     {
-        NODE: ("spec.taints", "status.volumesInUse"),
+        NODE: ("spec.taints", "status.volumesInUse", "status.conditions.lastTransitionTime"),
         STORAGE_CLASS: (),
         PV: ("spec.csi.driver", "spec.csi.volumeHandle", "spec.storageClassName"),
     },
@@ -92,7 +96,7 @@ def of(
         return None
     if holder is None:
         lost = next(_lost_users(own, on, cluster), "")
-        return _not_fenced(lost, cluster) if lost else None
+        return _not_fenced(lost, cluster) if lost else _watched(own, on, error, waiting, cluster)
     other = claim_holders.of_pods(users, waiting, cluster) if waiting is not None else None
     if other is not None:
         return HeldVolume(other.words, other.remedy, lasts=not other.is_ending, by_other=True)
@@ -175,6 +179,56 @@ def _not_fenced(node: str, cluster: Cluster) -> HeldVolume:
     return HeldVolume(
         words, typed(way, shell("virt-admit", "explain", argument(f"node/{node}"))), lasts=True
     )
+
+
+def _watched(
+    volume: Object, on: str, error: str, waiting: Object | None, cluster: Cluster
+) -> HeldVolume | None:
+    """Return which lost node most likely keeps an image of Ceph open; None: none does, or not all
+    nodes were read.
+
+    The driver maps an image of one node only while no other client watches it. A client watches it
+    until its host is off or on Ceph's blocklist, whatever Kubernetes has detached by force.
+    """
+    driver = volume.at("spec", "csi", "driver").text or ""
+    created = clock.instant(waiting.created) if waiting is not None else None
+    watched = driver.endswith(_RBD) and _WATCHED in error
+    if not watched or created is None or unlisted(cluster, NODE):
+        return None
+    found = [each for each in _lost(driver, created, cluster) if each.name != on]
+    if not found:
+        return None
+    first, silent = found[0].name, node_health.silent_for(found[0].name, cluster)
+    which = f"node {first}, which {silent} and is not fenced, most likely still has it open"
+    if len(found) > 1:
+        lost = names((each.name for each in found), 80)
+        which = f"one of the nodes {lost}, which do not report and are not fenced, most likely has"
+        which += " it open"
+    each = "each of them" if len(found) > 1 else first
+    way = (
+        f"make sure that {each} is off, after which Ceph lets the image go in some minutes and the "
+        f"pod starts by itself; only if {each} cannot be powered off, put its client on Ceph's "
+        "blocklist (a NetworkFence, or ceph osd blocklist add). A taint out-of-service, as a "
+        "decision once it is confirmed to be off, ends all its pods"
+    )
+    explain = shell("virt-admit", "explain", argument(f"node/{first}"))
+    return HeldVolume(f"{which}: {MAY_RUN}", typed(way, explain))
+
+
+_RBD: Final = ".rbd.csi.ceph.com"
+_WATCHED: Final = "is still being used"
+"""ceph/ceph-csi:internal/rbd/rbd_attach.go#waitForrbdImage, :internal/rbd/rbd_util.go#isInUse."""
+
+
+def _lost(driver: str, before: datetime, cluster: Cluster) -> Iterator[Object]:
+    """Yield the nodes with a pod of a driver that went silent before a time and are not fenced."""
+    for node in sorted(cluster.known(NODE), key=lambda each: each.name):
+        since = clock.instant(node.condition("Ready")["lastTransitionTime"].text)
+        runs = node_pods.of_driver(driver, node_pods.of_node(node.name, cluster)) is not None
+        silent = runs and node_health.silence_now(node.name, cluster)
+        fenced = fence_taints.ends_pods(node) or network_fences.is_cut_off(node, cluster)
+        if silent and not fenced and since is not None and since < before:
+            yield node
 
 
 def _one_primary(

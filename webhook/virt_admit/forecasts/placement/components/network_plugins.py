@@ -69,7 +69,7 @@ def remedy(
     broken = broken_agent(plugin, pod, since, cluster) or broken_agent(plugin, pod, None, cluster)
     if broken is not None and broken.why:
         return repair(broken, cluster)
-    other = _served(node, since or clock.instant(pod.created), cluster)
+    other = served(node, since or clock.instant(pod.created), cluster)
     if other is not None:
         works = f"{_called(plugin)} works on {node} for pod {other.full_name}"
         return typed(f"{works}, so see what it lacks for this one", logs)
@@ -158,7 +158,7 @@ def _failing(cluster: Cluster) -> Mapping[str, FailingPlugin]:
     groups: dict[tuple[str, str], dict[str, _Error]] = {}
     if unlisted(cluster, POD):
         return {}  # a pod that is not known may have its network
-    for event, pod in _events(cluster):
+    for event, pod in recent_errors(cluster):
         found = _error(event, pod, cluster)
         if found is None:
             continue
@@ -202,7 +202,7 @@ def _node(pod: Object) -> str:
     return pod.at("spec", "nodeName").text or ""
 
 
-def _events(cluster: Cluster) -> Iterator[tuple[Object, Object]]:
+def recent_errors(cluster: Cluster) -> Iterator[tuple[Object, Object]]:
     """Yield the newest events of pods that get no network, or cannot give it back, with the pod."""
     recent = clock.ago(PATIENCE, cluster)
     for reason in ("FailedCreatePodSandBox", "FailedKillPod"):
@@ -255,7 +255,7 @@ def broken_agent(
     """
     node = pod.at("spec", "nodeName").text or ""
     begun = since or clock.instant(pod.created)
-    if _served(node, begun, cluster) is not None:
+    if served(node, begun, cluster) is not None:
         return None
     agents = node_pods.all_of_plugin(plugin, node_pods.of_node(node, cluster))
     found = (broken_pods.of_pod(each, cluster) for each in agents)
@@ -420,7 +420,9 @@ def lacks_ports(node: str, cluster: Cluster) -> bool:
 
 
 def _without_ports(cluster: Cluster) -> Mapping[str, bool]:
-    said = ((pod, events.message(event)) for event, pod in _events(cluster) if not is_target(pod))
+    said = (
+        (pod, events.message(event)) for event, pod in recent_errors(cluster) if not is_target(pod)
+    )
     return {_node(pod): True for pod, text in said if waits_for_migration(text, cluster)}
 
 
@@ -442,7 +444,7 @@ def waits_for_migration(said: str, cluster: Cluster) -> str:
     return "" if any(OFF in each for each in arguments) else f"its ovs interface {port[1]}"
 
 
-def _served(node: str, since: datetime | None, cluster: Cluster) -> Object | None:
+def served(node: str, since: datetime | None, cluster: Cluster) -> Object | None:
     """Return the pod of a VM that was created on a node after a time, and got its network there;
     None: none is known.
     """

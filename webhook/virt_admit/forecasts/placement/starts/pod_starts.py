@@ -14,7 +14,12 @@ from virt_admit.forecasts.placement.components import (
     node_drivers,
     unpullable_images,
 )
-from virt_admit.forecasts.placement.starts import attached_networks, started_pods, volume_starts
+from virt_admit.forecasts.placement.starts import (
+    attached_networks,
+    plugin_tokens,
+    started_pods,
+    volume_starts,
+)
 from virt_admit.forecasts.placement.starts.started_pods import (
     BRIEF,
     BY_KUBELET,
@@ -35,6 +40,7 @@ from virt_admit.model.messages import cut_middle
 
 READS: Final[Reads] = union(
     attached_networks.READS,
+    plugin_tokens.READS,
     started_pods.READS,
     volume_starts.READS,
     missing_objects.READS,
@@ -168,6 +174,6 @@ def _other(start: PodStart) -> StartFault | None:
 _READERS: Final[tuple[Callable[[PodStart], StartFault | None], ...]] = (
     *(_missing, _full_range, _image),
     *(volume_starts.awaited, _unregistered, *volume_starts.READERS),
-    *(attached_networks.fault, _delegated, _plugin, _container, _other),
+    *(attached_networks.fault, _delegated, plugin_tokens.fault, _plugin, _container, _other),
 )
 """The most telling first."""

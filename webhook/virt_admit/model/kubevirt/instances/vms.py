@@ -113,6 +113,12 @@ def has_mover(
     return any(part in version for version in versions for part in owners)
 
 
+def is_worker(obj: Object) -> bool:
+    """Return whether a VM or VMI is a node of a guest cluster, which its Machine makes again."""
+    labels = (*obj.labels, *vmi_template(obj)["metadata"]["labels"].map)
+    return any(label.startswith(KUBEVIRT_MACHINE) for label in labels)
+
+
 _COMMON_DOMAINS: Final = (
     *(
         "kubernetes.io",

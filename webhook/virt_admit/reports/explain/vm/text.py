@@ -182,11 +182,27 @@ def _where(report: VmReport) -> str:
 def _start(report: VmReport) -> str:
     kept, where = _kept(report), _where(report)
     if kept and report.candidates:
-        return f"{names(report.candidates)}, {_AFTER}"
+        return f"{names(report.candidates)}, {_ONCE if _only_looks(report) else _AFTER}"
     told = not report.short or not all(_untold(each, report) for each in report.short)
     told = told if kept else any(not _untold(each, report) for each in report.short or ())
     waits = report.candidates == () and told and (kept or bool(_why_off(report)))
+    if waits and (later := names(_waiting(report))):
+        return f"{later}, {_AFTER if kept and not _only_looks(report) else _ONCE}"
     return f"no node now, {where}" if waits else _named(report.candidates, "no node")
+
+
+def _waiting(report: VmReport) -> Iterator[str]:
+    """Yield the nodes that refuse a VM for nothing but a claim that is told above."""
+    for each in report.short or ():
+        reasons = each.what.split("; ")
+        if not _untold(each, report) and all(what.startswith("claim ") for what in reasons):
+            yield each.node
+
+
+def _only_looks(report: VmReport) -> bool:
+    """Whether what is to be done only shows more of the cause, which no step ends."""
+    remedies = [event.remedy for event in report.events if event.remedy]
+    return bool(remedies) and all(each.lower().startswith("see ") for each in remedies)
 
 
 def _others(report: VmReport) -> str:

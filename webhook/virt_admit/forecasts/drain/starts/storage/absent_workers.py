@@ -40,7 +40,7 @@ from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.pod_size import Container, PodSize
-from virt_admit.model.scheduler.resources import amounts
+from virt_admit.model.scheduler.resources import CPU, amount, amounts
 
 _NAMED: Final = (
     "cdi.kubevirt.io/storage.import.importPodName",
@@ -59,6 +59,7 @@ READS: Final[Reads] = union(
 )
 _SCHEDULED: Final = frozenset(("ImportScheduled", "UploadScheduled", "CloneScheduled"))
 """Phases of a data volume whose claim has a volume and whose pod is to be created."""
+_REFUSED: Final = "ErrStartingPod"
 _PATIENCE: Final = timedelta(minutes=5)
 _LATE: Final = timedelta(minutes=15)
 """A pod may pull an image, and wait for its volume, for some minutes."""
@@ -97,7 +98,9 @@ def problem(disk: Object, claims: Sequence[str], begin: str, cluster: Cluster) -
     bound = disk.condition("Bound")
     since = bound["lastTransitionTime"].text or disk.created
     age = clock.since(since, cluster)
-    late = age is not None and age >= _PATIENCE and bound["status"].text != "False"
+    # its claim has a volume, and CDI writes this reason where the API server refuses the pod
+    has_volume = bound["status"].text != "False" or bound["reason"].text == _REFUSED
+    late = age is not None and age >= _PATIENCE and has_volume
     pod = _named(disk, claims, cluster) if late else ""
     if disk.at("status", "phase").text not in _SCHEDULED or age is None or not pod:
         return None
@@ -187,14 +190,34 @@ def _remedy(refusal: _Refusal, namespace: str, cluster: Cluster) -> str:
     other = f"{verb} {refusal.kind.kind} {refusal.name}"
     cdi = next(iter(cluster.known(CDI)), None)
     place = written_settings.holder(WrittenSetting.WORKLOAD_RESOURCES, cdi, cluster)
-    enough = _size(_ENOUGH["requests"], _ENOUGH["limits"])
-    if _refusal(enough, namespace, cluster) is not None:
+    enough = _within_ratios(limit_ranges.of_namespace(cluster, namespace))
+    if _refusal(_size(enough["requests"], enough["limits"]), namespace, cluster) is not None:
         return typed(other, change)
     if place is not None:
-        setting = f"set {place.words} to {_words(_ENOUGH)}"
-        return typed(setting, place.patch(_ENOUGH), f"or {other}")
+        setting = f"set {place.words} to {_words(enough)}"
+        return typed(setting, place.patch(enough), f"or {other}")
     where = "podResourceRequirements of CDI (in HyperConverged, if it writes CDI)"
-    return typed(other, change, f"or set {where} to {_words(_ENOUGH)}")
+    return typed(other, change, f"or set {where} to {_words(enough)}")
+
+
+def _within_ratios(ranges: Sequence[Object]) -> dict[str, dict[str, str]]:
+    """Return what CDI gives its pods, with requests so large that LimitRanges take its limits."""
+    requests, limits = dict(_ENOUGH["requests"]), _ENOUGH["limits"]
+    for item in (each for found in ranges for each in found.at("spec", "limits").items()):
+        for name, ratio in item["maxLimitRequestRatio"].map.items():
+            thousandths = amount(CPU, ratio)
+            if name not in requests or thousandths < _ONCE:
+                continue
+            least = -(-amount(name, limits[name]) * _ONCE // thousandths)
+            step, unit = _STEPS[name]
+            if least > amount(name, requests[name]):
+                requests[name] = f"{-(-least // step) * step // (1 if name == CPU else step)}{unit}"
+    return {"requests": requests, "limits": dict(limits)}
+
+
+_ONCE: Final = 1000
+_STEPS: Final = {"cpu": (10, "m"), "memory": (10**6, "M")}
+"""What a request is rounded up to, and how it is written."""
 
 
 def _words(given: Mapping[str, Any]) -> str:
