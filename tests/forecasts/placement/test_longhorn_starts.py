@@ -328,48 +328,6 @@ def test_no_migration_of_a_volume_starts_before_the_last_one_has_ended():
     )
 
 
-def _manager(name, on, state):
-    return own("InstanceManager", name, {"nodeID": on}, status={"currentState": state})
-
-
-def _cordoned(name):
-    return manifest("v1", "Node", name, spec={"unschedulable": True})
-
-
-_DRAINED = [_cordoned("a"), _manager("im-a", "a", "stopped"), _manager("im-b", "b", "running")]
-_DATA = {"healthyAt": FAILED}
-
-
-@pytest.mark.parametrize(
-    ("replicas", "says"),
-    [
-        (
-            [replica("v1-r-1", "a", "stopped", "stopped", **_DATA)],
-            "its only replica (…-r-1) is on a, where instance manager im-a does not run (stopped)",
-        ),
-        (
-            [
-                replica("v1-r-1", "a", "stopped", "stopped", lastHealthyAt=FAILED, failedAt=FAILED),
-                replica("v1-r-2", "b", "stopped", "stopped"),
-            ],
-            "its only replica (…-r-1) is on a",
-        ),
-        (
-            [
-                replica("v1-r-1", "a", "stopped", "stopped", **_DATA),
-                replica("v1-r-2", "b", "stopped", "stopped", **_DATA),
-            ],
-            None,
-        ),
-    ],
-    ids=["one", "the other one has no data", "the other one can start"],
-)
-def test_a_volume_whose_replicas_are_on_a_drained_node(replicas, says):
-    cause = found(*volume(), engine("v1-e-0", "b", "stopped", "stopped"), *_DRAINED, *replicas)
-
-    assert (cause and says in cause.words) is (says and True)
-
-
 @pytest.mark.parametrize(
     "objects",
     [

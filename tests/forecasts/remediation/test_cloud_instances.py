@@ -30,4 +30,4 @@ def test_vms_of_an_instance_that_is_gone_start_again(provider, strategy, returns
     cluster = Snapshot(items, complete=["*"])
 
     found = outside_checks.otherwise({"a": [subject]}, cluster)
-    assert found == ({cloud_instances.BY: ["a"]} if returns else {})
+    assert found == ({cloud_instances.BY: {"a": ["shop/db"]}} if returns else {})

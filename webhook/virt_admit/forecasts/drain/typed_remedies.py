@@ -66,11 +66,8 @@ def with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
 def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     if any(tool in problem.remedy for tool in ("kubectl ", "virtctl ")):
         lasting = problem.remedy.removesuffix(f", or {SHUT_DOWN}")
-        return (
-            problem
-            if lasting == problem.remedy
-            else problem._replace(remedy=_or(lasting, SHUT_DOWN))
-        )
+        ends = lasting != problem.remedy
+        return problem._replace(remedy=_or(lasting, SHUT_DOWN)) if ends else problem
     cause = problem.id.cause if problem.id is not None else problem.cause
     if cause in _MOVES and (stop := repository_vms.stopped(vmi, cluster)):
         return problem._replace(remedy=stop, command=command_of(stop))
@@ -405,7 +402,7 @@ def _edit_quota(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     the namespace if the problem is one of the VM.
     """
     root = problem.id
-    found = find(cluster, RESOURCE_QUOTA, root.namespace, root.name) if root is not None else None
+    found = root and find(cluster, RESOURCE_QUOTA, root.namespace, root.name)
     if root is not None and found is not None:
         edit = quota_writers.raising(root.name, root.namespace, found)[1]
         return edit or kubectl("describe", RESOURCE_QUOTA, root.name, root.namespace)
@@ -413,9 +410,8 @@ def _edit_quota(problem: Problem, vmi: Object, cluster: Cluster) -> str:
 
 
 def _failed(problem: Problem, vmi: Object, cluster: Cluster) -> str:
-    if is_of_load(problem.remedy):
-        return edit_limits(vmi, cluster)
-    return _elsewhere(problem, vmi, cluster)
+    of_load = is_of_load(problem.remedy)
+    return edit_limits(vmi, cluster) if of_load else _elsewhere(problem, vmi, cluster)
 
 
 def is_of_load(remedy: str) -> bool:
@@ -427,10 +423,10 @@ def _elsewhere(problem: Problem, vmi: Object, cluster: Cluster) -> str:
     words = problem.remedy
     if words == PAIR_REMEDY or words.startswith("set CPU model ") or NAMED_MODEL in words:
         return _set_model(problem, vmi, cluster)
-    if problem.remedy.startswith(RESTART_REMEDY) and _has_vm(vmi):
+    if words.startswith(RESTART_REMEDY) and _has_vm(vmi):
         return virtctl("restart", vmi.name, vms.namespace_of(vmi))
-    stops = problem.remedy.endswith(SHUT_DOWN)
-    return shut_down_by_drains(vmi, "None") if stops else _describe(problem, vmi, cluster)
+    ends = words.endswith(SHUT_DOWN)
+    return shut_down_by_drains(vmi, "None") if ends else _describe(problem, vmi, cluster)
 
 
 _COMMANDS: Final[Mapping[str, _Command]] = {

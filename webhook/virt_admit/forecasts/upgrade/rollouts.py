@@ -171,11 +171,8 @@ def updates(driver: Driver, cluster: Cluster) -> tuple[PoolUpdate, ...]:
         case Driver.CLUSTER_API:
             return updaters.machine_deployments(cluster)
         case Driver.PLAIN:
-            return (
-                updaters.of_harvester(cluster)
-                or updaters.of_plans(cluster)
-                or tuple(_maintained(cluster))
-            )
+            own = updaters.of_harvester(cluster) or updaters.of_plans(cluster)
+            return own or tuple(_maintained(cluster))
 
 
 def _maintained(cluster: Cluster) -> Iterator[PoolUpdate]:

@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, shell, typed
-from virt_admit.model.evidence import stored_versions
+from virt_admit.model.evidence.writes import stored_versions
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import CLUSTER_OPERATOR, CLUSTER_VERSION, MACHINE_CONFIG_POOL

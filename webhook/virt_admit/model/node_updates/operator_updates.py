@@ -21,7 +21,8 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, kubectl, typed
-from virt_admit.model.evidence import lost_pins, stored_versions, unready_pods
+from virt_admit.model.evidence import lost_pins, unready_pods
+from virt_admit.model.evidence.writes import stored_versions
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION

@@ -20,7 +20,7 @@ from virt_admit.forecasts.drain.control import update_starts
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.commands import about, kubectl, typed
-from virt_admit.model.evidence import escalations
+from virt_admit.model.evidence.writes import escalations
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, KUBEVIRT, NODE, POD

@@ -124,14 +124,8 @@ def cause(volume: str, node: str, cluster: Cluster) -> HeldVolume | None:
         (each for each in found if each[1] is not None), found[0] if found else (None, None)
     )
     if instance is None:
-        stranded = stranded_replicas.of(own, cluster)
-        if stranded is not None and not moves:
-            return stranded.held
-        return (
-            _of_failed(own, copies, cluster)
-            or tickets_left.of_ticket(own, node, cluster)
-            or absent_nodes.named(own, node, cluster)
-        )
+        stranded = None if moves else stranded_replicas.of(own, cluster)
+        return stranded.held if stranded is not None else _of_rest(own, copies, node, cluster)
     on = instance.at("spec", "nodeID").text or "no node"
     what = (
         f"{begin} waits for {_kind(instance)} {_short(instance, own)} on {on} ({_state(instance)})"
@@ -155,6 +149,17 @@ def cause(volume: str, node: str, cluster: Cluster) -> HeldVolume | None:
     of_node = reason.of_node and instance is engine and on == node
     what = f"Longhorn attaches no volume on {on}" if of_node else what
     return reason._replace(words=f"{what}: {reason.words}", of_node=of_node)
+
+
+def _of_rest(
+    volume: Object, copies: Sequence[Object], node: str, cluster: Cluster
+) -> HeldVolume | None:
+    """Return why a volume is not attached of which no instance is to start."""
+    return (
+        _of_failed(volume, copies, cluster)
+        or tickets_left.of_ticket(volume, node, cluster)
+        or absent_nodes.named(volume, node, cluster)
+    )
 
 
 def _runs_on(engine: Object, node: str) -> bool:

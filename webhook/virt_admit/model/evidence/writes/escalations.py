@@ -1,6 +1,6 @@
 """Roles that the API server forbids to write, as the writer does not have all of their rules.
 
-Whoever writes a role needs each of its rules. An operator of which only the image was raised has
+The writer of a role needs each of its rules. An operator of which only the image was raised has
 the ClusterRole of its former release, so it may not write the roles of the new one. Sources:
 kubernetes/kubernetes:pkg/registry/rbac/validation/rule.go#ConfirmNoEscalation;
 kubevirt/kubevirt#8595.
