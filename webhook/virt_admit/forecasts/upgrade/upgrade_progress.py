@@ -15,8 +15,7 @@ from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.remediation.awaited_return import OverdueReturn
 from virt_admit.forecasts.upgrade import drain_waits
-from virt_admit.forecasts.upgrade.operators import standing_nodes
-from virt_admit.forecasts.upgrade.operators import leaving_vms
+from virt_admit.forecasts.upgrade.operators import leaving_vms, standing_nodes
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.model import certificate_requests
