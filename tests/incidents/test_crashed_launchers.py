@@ -184,3 +184,48 @@ def test_a_crash_loop_of_which_no_pod_is_left(ask, times, said):
     assert ("its last 11 starts failed, and no pod of them is left to say why" in told) is said
     assert ("kubectl describe pods -n vms -l vm.kubevirt.io/name=one" in told) is said
     assert "kubectl logs" not in told
+
+
+def beside(runtime="docker://20.10.23", there="containerd://1.6.20", image="v0.59", **crash):
+    """Return a cluster where one VM crashes on w1 or w2 and another runs on w3."""
+    items = on(runtime, crashed("one", "w1", **crash), guest("two", "w3"))
+    find(items, "Node", "w3")["status"]["nodeInfo"]["containerRuntimeVersion"] = there
+    for name, tag in (("one", "v0.59"), ("two", image)):
+        launcher_of(items, name)["spec"]["containers"] = [{"name": "compute", "image": tag}]
+    find(items, "VirtualMachineInstance", "one")["status"]["phaseTransitionTimestamps"][0] |= {
+        "phase": "Scheduling"  # it was never handed over
+    }
+    return items
+
+
+def test_an_old_docker_on_some_nodes_while_the_image_runs_on_others(ask):
+    items = beside()
+    found = down(items)
+
+    assert (
+        "Launchers of the same image run only on other nodes (vms/two on w3), unlike which w1 has "
+        "containerRuntimeVersion docker://20.10.23 (there containerd://1.6.20), like w2. Before "
+        "23.0.7 Docker takes the capabilities"
+    ) in found.reason
+    assert found.remedy.startswith("update Docker on w1, w2 to 23.0.7 or later")
+    assert "let it start on w3 alone" in found.remedy
+    told = ask(items, "explain", "vm/one", "-n", "vms")
+    assert "could start on     w3, after the steps to do below" in told
+
+
+@pytest.mark.parametrize(
+    ("items", "compared"),
+    [
+        (beside(there="docker://20.10.23"), False),
+        (beside(image="v0.54"), False),
+        (beside(user=0), True),
+        (beside(runtime="containerd://1.5.0"), True),
+    ],
+    ids=["it runs there too", "another image runs", "it runs as root", "not Docker"],
+)
+def test_nodes_that_are_not_known_to_be_the_cause(items, compared):
+    found = down(items)
+
+    assert "Docker takes" not in found.reason
+    assert ("run only on other nodes" in found.reason) is compared
+    assert found.remedy.startswith("correct what its log says")

@@ -73,7 +73,8 @@ def changes_nothing(row, obj, cluster):
     template = json.loads(words[-1]).get("spec", {}).get("template")
     if template is None:  # a setting of the cluster, or of another object
         return False
-    return template["spec"]["evictionStrategy"] == expand.strategy(obj, cluster).value
+    strategy = template["spec"].get("evictionStrategy")
+    return strategy is not None and strategy == expand.strategy(obj, cluster).value
 
 
 @pytest.fixture(scope="module")

@@ -72,6 +72,51 @@ def test_a_migration_that_may_end_is_not_blamed(objects):
     assert cause is None or "migration" not in cause.words
 
 
+def ticket(on):
+    tickets = {"csi-1": {"id": "csi-1", "type": "csi-attacher", "nodeID": on}}
+    return own("VolumeAttachment", "v1", {"volume": "v1", "attachmentTickets": tickets})
+
+
+def interrupted(node="", to="b", state="detached"):
+    spec = {"migratable": True, "nodeID": node, "migrationNodeID": to}
+    return own("Volume", "v1", spec, status={"state": state, "currentMigrationNodeID": "b"})
+
+
+HELD = (STOPPED[0], attachment("b"), ticket("b"))
+
+
+def test_a_volume_is_detached_amid_the_migration_that_its_spec_still_wants():
+    cause = found(interrupted(), *HELD, release("v1.6.2"))
+
+    assert cause.words.startswith("a migration of it to b was interrupted: Longhorn has migration")
+    assert "currentMigrationNodeID b in its status, but no nodeID" in cause.words
+    assert "a fault that Longhorn 1.7 corrects" in cause.words
+    assert cause.remedy.startswith("stop the VM; then take that migration out of the spec")
+    assert """--type=merge -p '{"spec":{"migrationNodeID":""}}')""" in cause.remedy
+    assert """--type=merge -p '{"status":{"currentMigrationNodeID":""}}')""" in cause.remedy
+    assert cause.lasts
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param([interrupted(node="a"), *HELD], id="it has a node"),
+        pytest.param([interrupted(to="c"), *HELD], id="another migration begins"),
+        pytest.param([interrupted(state="detaching"), *HELD], id="it is being detached"),
+        pytest.param([interrupted(), *HELD, release("v1.7.0")], id="this release cancels it"),
+        pytest.param([interrupted(), *HELD[:2], ticket("a")], id="Longhorn takes it back"),
+        pytest.param(
+            [interrupted(), HELD[0], ticket("b"), attachment("b", age=20)], id="it has just begun"
+        ),
+        pytest.param([interrupted(), *HELD, engine("v1-e-1", "b", "running")], id="one runs"),
+    ],
+)
+def test_a_migration_of_the_spec_that_may_go_on_is_not_blamed(objects):
+    cause = found(*objects)
+
+    assert cause is None or "interrupted" not in cause.words
+
+
 def based(waits="True"):
     said = {"type": "WaitForBackingImage", "status": waits, "reason": "Waiting", **OLD}
     return own("Volume", "v1", {"backingImage": "i1"}, status={"conditions": [said]})

@@ -384,3 +384,51 @@ def test_a_node_that_has_begun_is_in_a_wave_of_its_own():
     result, _ = run(upgrade("Post-draining"), young, a=node("a", cordoned=since))
 
     assert [wave.nodes for wave in result.waves] == [("a",), ("b",)]
+
+
+def ended(phase="Succeeded", on="a", since="2027-03-01T08:00:00Z"):
+    entered = [{"phase": phase, "phaseTransitionTimestamp": since}]
+    status = {"phase": phase, "nodeName": on, "phaseTransitionTimestamps": entered}
+    metadata = {"labels": {"kubevirt.io/nodeName": on}}
+    of = "kubevirt.io/v1"
+    return manifest(
+        of, "VirtualMachineInstance", "off", "shop", metadata=metadata, spec={}, status=status
+    )
+
+
+def counting(version, kind="pre-drain"):
+    found = job(kind)
+    image = {"name": "apply", "image": f"rancher/harvester-upgrade:{version}"}
+    found.data["spec"] = {"template": {"spec": {"containers": [image]}}}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("version", "vmi"), [("v1.2.1", ended()), ("v1.4.0", ended("Failed"))], ids=["old", "failed"]
+)
+def test_a_job_counts_a_vmi_that_has_ended(version, vmi):
+    result, (order,) = run(upgrade("Pre-draining"), counting(version), vmi)
+
+    (stop,) = result.stops
+    assert (result.possible, stop.node) == (False, "a")
+    assert "its Job hvst-pre-drain-a waits for VMI shop/off: its phase is" in stop.reason
+    assert "for 4 h, but its label kubevirt.io/nodeName is a" in stop.reason
+    assert order.remedy.endswith("kubectl delete vmi off -n shop")
+    assert result.progress.in_flight[0].waits_for == "VMI shop/off"
+
+
+@pytest.mark.parametrize(
+    ("given", "vmi"),
+    [
+        (counting("v1.2.2"), ended()),
+        (counting("v1.2.1", "post-drain"), ended()),
+        (counting("v1.2.1"), ended(on="b")),
+        (counting("v1.2.1"), ended("Running")),
+        (counting("v1.2.1"), ended(since="2027-03-01T11:58:00Z")),
+    ],
+    ids=["a later release", "after the drain", "elsewhere", "it runs", "just now"],
+)
+def test_vmis_that_hold_no_job(given, vmi):
+    _, orders = run(upgrade("Pre-draining"), given, vmi)
+
+    assert "shop/off" not in " ".join(each.reason for each in orders)

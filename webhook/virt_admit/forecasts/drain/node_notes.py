@@ -21,6 +21,7 @@ from virt_admit.forecasts.drain.control import (
     px_updates,
 )
 from virt_admit.forecasts.drain.endless import returning_pods, unasked_vms
+from virt_admit.forecasts.drain.external import hosted_strategies
 from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.starts import rejected_pods
 from virt_admit.forecasts.drain.starts.devices import kept_off_plugins
@@ -83,6 +84,7 @@ READS: Final[Reads] = union(
     poolless_nodes.READS,
     priority_classes.READS,
     returning_pods.READS,
+    hosted_strategies.READS,
     unavailable_apis.READS,
     awaited_certificates.READS,
     unasked_vms.READS,
@@ -118,6 +120,7 @@ def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     yield from rejected_pods.notes(node, cluster)
     yield from priority_classes.notes(node.name, cluster)
     yield from failed_starts.notes(node, cluster)
+    yield from hosted_strategies.notes(node.name, cluster)
     for found in (each for kind in maintenance.KINDS for each in cluster.known(kind)):
         if maintenance.node(found).text == node.name:
             yield from _hanging(found)

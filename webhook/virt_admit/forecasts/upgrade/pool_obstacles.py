@@ -52,7 +52,11 @@ from virt_admit.model.node_updates.cluster_updates import ClusterUpdate
 from virt_admit.model.node_updates.node_phases import PoolUpdate, by_node
 from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.node_updates.operators.paused_clusters import PausedCluster
-from virt_admit.model.node_updates.rancher import machineless_nodes, managed_charts
+from virt_admit.model.node_updates.rancher import (
+    machineless_nodes,
+    managed_charts,
+    nodeless_machines,
+)
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, ProblemId, problem_of
 from virt_admit.model.remediation import control_plane, fence_taints
@@ -142,6 +146,7 @@ READS: Final[Reads] = union(
     talos_upgrades.READS,
     rancher_updates.READS,
     machineless_nodes.READS,
+    nodeless_machines.READS,
     managed_charts.READS,
     standing_images.READS,
     standing_logs.READS,
@@ -290,6 +295,8 @@ def standing_orders(cluster: Cluster) -> Sequence[StandingOrder]:
         *managed_charts.refusals(cluster),
         *machineless_nodes.standing(cluster),
         *machineless_nodes.refusals(cluster),
+        *nodeless_machines.standing(cluster),
+        *nodeless_machines.refusals(cluster),
         *standing_images.standing(cluster),
         *standing_logs.standing(cluster),
         *standing_nodes.standing(cluster),

@@ -15,7 +15,7 @@ from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.remediation.awaited_return import OverdueReturn
 from virt_admit.forecasts.upgrade import drain_waits
-from virt_admit.forecasts.upgrade.operators import leaving_vms
+from virt_admit.forecasts.upgrade.operators import leaving_vms, standing_nodes
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.rollouts import Pool
 from virt_admit.model import certificate_requests
@@ -169,9 +169,12 @@ def _waits_for(update: NodeUpdate, plan: NodePlan | None) -> str:
 
 
 def _of_harvester(name: str, cluster: Cluster) -> str:
-    """Return the volumes that Harvester waits for before it asks the VMs of a node to leave."""
+    """Return what Harvester waits for before the drain of a node begins: volumes, or a VMI that has
+    ended.
+    """
     node = find(cluster, NODE, "", name)
-    return unasked_vms.awaited(node, cluster) if node is not None else ""
+    volumes = unasked_vms.awaited(node, cluster) if node is not None else ""
+    return volumes or standing_nodes.awaited_vmi(name, cluster)
 
 
 def still_drained(begun: Sequence[PoolUpdate], plan: Plan) -> frozenset[str]:

@@ -56,7 +56,7 @@ _INERT: Final = "nonexistent"
 deploy/osd-machine-api/management-clusters).
 """
 
-_NODE_POOL: Final = "hypershift.openshift.io/nodePool"
+NODE_POOL: Final = "hypershift.openshift.io/nodePool"
 """The annotation of objects that belong to a node pool of a hosted control plane."""
 
 _FALSY_TEXTS: Final = frozenset(("false", "0", "no", "off"))
@@ -381,7 +381,7 @@ class HealthCheck:
     def _hosted(self) -> bool:
         if self.kind is not kinds.CAPI_MHC:
             return False
-        if self.obj.annotation(_NODE_POOL).present:
+        if self.obj.annotation(NODE_POOL).present:
             return True
         return len(self.selector.requirements) == 1 and all(
             label.operator == selectors.IN

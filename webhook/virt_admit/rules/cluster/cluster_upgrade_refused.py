@@ -1,24 +1,37 @@
-"""Harvester refuses to start an upgrade, because a chart of it is not ready or a node has no
-Machine.
+"""Harvester starts or ends no upgrade: a chart of it is not ready, a node has no Machine, or a
+Machine has no node.
 
 **Why.** Its webhook wants every ManagedChart Ready, also those that are paused. A chart stays
 Modified while a field of one of its objects differs from the chart. Waiting does not change that.
 Rancher updates the nodes of Machines alone: releases before 1.6 start the upgrade and never end it.
+It waits for the plan of each Machine, also for that of a host which was removed while only its Node
+was deleted: no other node is promoted or updated meanwhile.
 
 **Fix.** Remove what the finding names. ``virt-admit upgrade`` says the same with its command.
 """
 
 from virt_admit.model.commands import shell
-from virt_admit.model.kubernetes.kinds import MANAGED_CHART, NODE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MANAGED_CHART, NODE
 from virt_admit.model.messages import advice_of, command_of
-from virt_admit.model.node_updates.rancher import machineless_nodes, managed_charts
+from virt_admit.model.node_updates.rancher import (
+    machineless_nodes,
+    managed_charts,
+    nodeless_machines,
+)
 from virt_admit.model.problems import ProblemCause, problem_of
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
+from virt_admit.model.remediation import machine_drain
+from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Urgency, rule, union
+
+_READERS = {
+    CAPI_MACHINE.kind: nodeless_machines,
+    MANAGED_CHART.kind: managed_charts,
+    NODE.kind: machineless_nodes,
+}
 
 
 @rule(
-    kinds=(MANAGED_CHART, NODE),
-    reads=union(managed_charts.READS, machineless_nodes.READS),
+    kinds=(CAPI_MACHINE, MANAGED_CHART, NODE),
+    reads=union(managed_charts.READS, machineless_nodes.READS, nodeless_machines.READS),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     event="UpdateHeld",
@@ -27,15 +40,14 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
         "harvester/harvester:pkg/webhook/resources/upgrade/validator.go#checkManagedCharts",
         "https://github.com/harvester/harvester/issues/4537",
         "https://github.com/harvester/harvester/issues/8236",
+        "https://github.com/harvester/harvester/issues/5158",
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
-    of_nodes = obj.kind == NODE.kind
-    reader = machineless_nodes if of_nodes else managed_charts
-    for found in reader.refusals(context.cluster):
+    for found in _READERS[obj.kind].refusals(context.cluster):
         own = found.order
         if found.certain and (own.namespace, own.name) == (obj.namespace, obj.name):
-            path = (obj.metadata["name"] if of_nodes else obj.condition("Ready")["status"]).path
+            path = _place(obj).path
             texts = (f"{why}. {advice_of(found.remedy)}" for why in (found.reason, found.brief))
             message = check.first_that_fits(path, *texts, f"{found.brief}.")
             yield Finding(
@@ -45,3 +57,12 @@ def check(obj: Object, context: Context) -> Findings:
                 problem=problem_of(ProblemCause.ORDER_STANDS, obj),
                 command=command_of(found.remedy) or shell("virt-admit", "upgrade"),
             )
+
+
+def _place(obj: Object) -> Field:
+    """Return the field that says it."""
+    if obj.kind == NODE.kind:
+        return obj.metadata["name"]
+    if obj.kind == CAPI_MACHINE.kind:
+        return machine_drain.condition(obj, nodeless_machines.HEALTHY)["status"]
+    return obj.condition("Ready")["status"]

@@ -54,13 +54,10 @@ def working(vmi: Object, cluster: Cluster) -> str:
     """Return the Deployment of CAPK that reconciles the machine of a VMI; empty: none does,
     or that is not known.
     """
-    name, namespace = (
-        vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}") for part in ("name", "namespace")
-    )
-    if not name or not namespace or not vmi.is_true("Ready"):
-        return ""
-    machines = entry(cluster, _machines, (namespace, name)) or ()
-    if all(_is_paused(each, cluster) for each in machines):
+    namespace = vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}namespace")
+    if not vmi.is_true("Ready") or all(
+        _is_paused(each, cluster) for each in machines(vmi, cluster)
+    ):
         return ""
     for each in _providers(cluster):
         if each.namespace == namespace or each.name != _HOSTED:
@@ -78,10 +75,7 @@ def leaving(vmi: Object, cluster: Cluster) -> str:
     """
     if vmi.at("spec", "evictionStrategy").text != "External" or not working(vmi, cluster):
         return ""
-    name, namespace = (
-        vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}", "") for part in ("name", "namespace")
-    )
-    for each in entry(cluster, _machines, (namespace, name)) or ():
+    for each in machines(vmi, cluster):
         asked = clock.since(each.metadata["deletionTimestamp"].text, cluster)
         if asked is not None and asked < _SOON:
             return f"Machine {each.full_name}"
@@ -96,17 +90,14 @@ def replaced(vmi: Object, cluster: Cluster) -> str:
     External the provider does both for a drain (openshift/hypershift:hypershift-operator/
     controllers/nodepool/kubevirt/kubevirt.go#virtualMachineTemplateBase sets it in later releases).
     """
-    name, namespace = (
-        vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}", "") for part in ("name", "namespace")
-    )
-    found = (entry(cluster, _machines, (namespace, name)) or ()) if name and namespace else ()
+    found = machines(vmi, cluster)
     if len(found) != 1 or found[0].deleted or not found[0].owned_by(CAPI_MACHINE_SET.kind):
         return ""
     machine = found[0]
     if _CONTROL_PLANE in machine.labels or _is_paused(machine, cluster):
         return ""
     node = machine.at("status", "nodeRef", "name").text or machine.name
-    pool = machine.annotations.get(_POOL)
+    pool = machine.annotations.get(health_checks.NODE_POOL)
     owner = f"NodePool {pool}" if pool else f"MachineSet {machine.owned_by(CAPI_MACHINE_SET.kind)}"
     where = "by HyperShift, as later releases do" if pool else "in its KubevirtMachineTemplate"
     guests = machine.at("spec", "clusterName").text or "?"
@@ -119,7 +110,16 @@ def replaced(vmi: Object, cluster: Cluster) -> str:
 
 
 _CONTROL_PLANE: Final = "cluster.x-k8s.io/control-plane"
-_POOL: Final = "hypershift.openshift.io/nodePool"
+
+
+def machines(vmi: Object, cluster: Cluster) -> Sequence[Object]:
+    """Return the known Machines whose VM a VMI is, as its labels say."""
+    name, namespace = (
+        vmi.labels.get(f"{vms.KUBEVIRT_MACHINE}{part}") for part in ("name", "namespace")
+    )
+    return (entry(cluster, _machines, (namespace, name)) or ()) if name and namespace else ()
+
+
 _CLUSTER: Final = "cluster.x-k8s.io/cluster-name"
 
 

@@ -4,7 +4,8 @@ likely.
 KubeVirt counts these starts where it starts a VM again
 (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#vmiFailedEarly).
 
-Where they end alike on several nodes and no VM runs, the cause is not in one of the VMs. Known is
+Where they end alike on several nodes and no VM runs, the cause is not in one of the VMs. Where the
+same image runs on other nodes, those are compared. Known is
 Docker before 23.0.7: a container that does not run as root loses its capabilities there
 (moby/moby#45491, repaired by moby/moby#45511; kubevirt/kubevirt#9465 and #11019).
 """
@@ -15,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.failures import crash_nodes
+from virt_admit.forecasts.drain.failures.crash_nodes import CrashNode
 from virt_admit.forecasts.drain.states import vm_states_motion, vm_states_times
 from virt_admit.model.commands import logs_of, shell, typed
 from virt_admit.model.evidence import container_states
@@ -22,7 +25,7 @@ from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import versions
@@ -32,17 +35,20 @@ from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 
 _INFO: Final = "status.nodeInfo"
-READS: Final[Reads] = {
-    KUBEVIRT: (),
-    NODE: (f"{_INFO}.containerRuntimeVersion", f"{_INFO}.kernelVersion"),
-    POD: (
-        "metadata.labels",
-        "status.phase",
-        "status.reason",
-        "status.containerStatuses.state.terminated",
-    ),
-    VMI: ("status.phase", "status.phaseTransitionTimestamps", "status.runtimeUser"),
-}
+READS: Final[Reads] = union(
+    crash_nodes.READS,
+    {
+        KUBEVIRT: (),
+        NODE: (f"{_INFO}.containerRuntimeVersion", f"{_INFO}.kernelVersion"),
+        POD: (
+            "metadata.labels",
+            "status.phase",
+            "status.reason",
+            "status.containerStatuses.state.terminated",
+        ),
+        VMI: ("status.phase", "status.phaseTransitionTimestamps", "status.runtimeUser"),
+    },
+)
 
 _AT_ONCE: Final = timedelta(minutes=1)
 _SEVERAL: Final = 3
@@ -52,6 +58,11 @@ _IN_A_ROW: Final = 3
 _BRIEF: Final = 60
 _DOCKER: Final = "docker://"
 _REPAIRED: Final = Version(23, 0, 7)
+
+_CAPABILITIES: Final = (
+    f"Before {_REPAIRED} Docker takes the capabilities from launchers, which then crash "
+    "(kubevirt#9465)"
+)
 
 _ENDED: Final = (0, 137, 143)
 """Exit codes of a guest that shut down, and of a container that was ended from outside."""
@@ -95,8 +106,54 @@ def problem(vm: Object, vmi: Object | None, cluster: Cluster) -> Problem | None:
     )
     if shared := _shared(vm, crash, begin, cluster):
         return shared
+    compared = _compared(crash, cluster)
+    if compared is not None and _is_docker([crash], cluster):
+        return _of_docker(crash, compared, begin, cluster)
+    told = f". {compared.words}" if compared is not None else ""
     remedy = "correct what its log says, or the next start most likely ends in the same way"
-    return Problem(begin, _see(crash, remedy), ProblemCause.NOT_REPORTED)
+    return Problem(f"{begin}{told}", _see(crash, remedy), ProblemCause.NOT_REPORTED)
+
+
+def bad_nodes(vm: Object, vmi: Object | None, cluster: Cluster) -> frozenset[str]:
+    """Return the nodes where the next start of a VM crashes as its last one did, while the same
+    image runs on others; empty: none is known.
+    """
+    if problem(vm, vmi, cluster) is None or (crash := _of_vm(vm, vmi, cluster)) is None:
+        return frozenset()
+    if _compared(crash, cluster) is None or not _is_docker([crash], cluster):
+        return frozenset()
+    return frozenset(_with_old_docker(cluster))
+
+
+def _compared(crash: _Crash, cluster: Cluster) -> CrashNode | None:
+    return crash_nodes.of_pod(crash.pod, cluster) if crash.container == "compute" else None
+
+
+def _of_docker(crash: _Crash, compared: CrashNode, begin: str, cluster: Cluster) -> Problem:
+    """Return that a launcher crashes with a Docker that lets it, while its image runs on other
+    nodes.
+    """
+    bad = names(_with_old_docker(cluster), 80)
+    repair = (
+        f"update Docker on {bad} to {_REPAIRED} or later, or use containerd there, if the "
+        "launcher's log says errno 0"
+    )
+    until = (
+        f"until then let it start on {names(sorted(compared.places), 80)} alone (nodeSelector of "
+        f"the VM), and let no other VM restart or migrate to {bad}"
+    )
+    remedy = typed(repair, logs_of(crash.pod, "-c", crash.container), until)
+    reason = f"{begin}. {compared.words}. {_CAPABILITIES}"
+    return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
+
+
+def _with_old_docker(cluster: Cluster) -> Sequence[str]:
+    """Return the nodes of KubeVirt whose Docker lets launchers crash."""
+    return sorted(
+        each.name
+        for each in cluster.known(NODE)
+        if nodes.SCHEDULABLE in each.labels and _has_old(each.at("status", "nodeInfo"))
+    )
 
 
 def of_stopped(vm: Object, cluster: Cluster) -> Problem | None:
@@ -219,8 +276,8 @@ def _common(alike: Iterable[_Crash], docker: bool, cluster: Cluster) -> str:
     runtime, kernel = (next(iter(each)) if len(each) == 1 else "" for each in found.values())
     if docker:
         return (
-            f"The nodes run {runtime or 'Docker'}, and before {_REPAIRED} Docker takes the "
-            "capabilities from launchers, which then crash (kubevirt#9465)"
+            f"The nodes run {runtime or 'Docker'}, and {_CAPABILITIES[0].lower()}"
+            f"{_CAPABILITIES[1:]}"
         )
     release = versions.kubevirt_version(cluster)
     parts = {"": runtime, "kernel ": kernel, "KubeVirt ": release}
@@ -263,9 +320,12 @@ def _of_vm(vm: Object, vmi: Object | None, cluster: Cluster) -> _Crash | None:
 
 
 def _failed_early(vmi: Object) -> bool:
-    """Whether a VMI has certainly failed before its guest ran."""
-    handed_over, ran = (migrations.entered(vmi, each) for each in ("Scheduled", "Running"))
-    return handed_over is not None and ran is None
+    """Whether a VMI has certainly failed before its guest ran. A launcher that ends at once is
+    never handed over to virt-handler.
+    """
+    began = (migrations.entered(vmi, each) is not None for each in ("Scheduling", "Scheduled"))
+    failed = vmi.at("status", "phase").text == "Failed"
+    return failed and any(began) and migrations.entered(vmi, "Running") is None
 
 
 def _crashed(pod: Object) -> tuple[str, Field] | None:

@@ -18,7 +18,7 @@ from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement.components import longhorn_starts
 from virt_admit.forecasts.placement.components.longhorn import awaited_health
-from virt_admit.forecasts.upgrade.operators import leaving_vms, operand_pods
+from virt_admit.forecasts.upgrade.operators import counted_vms, leaving_vms, operand_pods
 from virt_admit.model.commands import about, argument, shell, typed
 from virt_admit.model.kubernetes import clock, selectors
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -57,6 +57,7 @@ READS: Final[Reads] = union(
     leaving_vms.READS,
     awaited_health.READS,
     longhorn_starts.READS,
+    counted_vms.READS,
     {
         JOB: ("metadata.labels", "status.active", "status.startTime", "status.completionTime"),
         DEPLOYMENT: (*CONDITIONS, "spec.selector", "spec.replicas", "status.readyReplicas"),
@@ -117,6 +118,7 @@ def _of_node(
     cause = (
         _repository(order, active, since, cluster)
         or _stranded_vm(order, name, active, since, cluster)
+        or _counted(order, active, name, cluster)
         or _planner(name, cluster)
         or _volume(name, active, since, cluster)
     )
@@ -236,6 +238,30 @@ def _stopped_vm(order: Object, cluster: Cluster) -> Object | None:
     found = find(cluster, VM, order.namespace, f"upgrade-repo-{order.name}")
     state = found.at("status", "printableStatus").text if found is not None else None
     return None if state in (None, "Running") else found
+
+
+# --- VMs that have ended --------------------------------------------------------------------------
+
+
+def _counted(order: Object, job: Object | None, node: str, cluster: Cluster) -> _Cause | None:
+    """Return that a Job waits for a VM which has ended; None: it does not."""
+    found = counted_vms.of_job(order, job, node, cluster) if job is not None else None
+    if job is None or found is None:
+        return None
+    return _Cause(f"its Job {job.name} waits for ", found.words, found.remedy, certain=True)
+
+
+def awaited_vmi(node: str, cluster: Cluster) -> str:
+    """Return the VMI that has ended and that Harvester awaits before it drains a node; empty:
+    none.
+    """
+    for order, _ in harvester_upgrades.going(cluster):
+        for job in cluster.known(JOB, order.namespace):
+            if _is_of(job, order, node) and job.at("status", "active").integer:
+                found = counted_vms.of_job(order, job, node, cluster)
+                if found is not None:
+                    return found.vmi
+    return ""
 
 
 # --- volumes that have to become healthy first ----------------------------------------------------

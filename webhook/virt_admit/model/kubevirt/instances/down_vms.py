@@ -8,7 +8,7 @@ from typing import Final
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, each
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vms
 
 HALTED: Final = "harvesterhci.io/insufficient-resource-quota"
@@ -17,7 +17,13 @@ RESTORED: Final = "restore.harvesterhci.io/name"
 """The annotation with the restore to which Harvester has changed a VM. It stays afterwards."""
 
 READS: Final[Reads] = {
-    VM: ("spec.running", "spec.runStrategy", "status.printableStatus"),
+    VM: (
+        *CONDITIONS,
+        "spec.running",
+        "spec.runStrategy",
+        "status.conditions.reason",
+        "status.printableStatus",
+    ),
     VMI: ("status.phase",),
 }
 
@@ -56,11 +62,18 @@ def _should_run(vm: Object) -> tuple[str, str] | None:
 
 
 def should_run(vm: Object) -> bool:
-    """Whether a VM should run, by its run strategy: see ``runs``."""
+    """Whether a VM should run, by its run strategy: see ``runs``.
+
+    KubeVirt calls a VM Stopped, too, for which it tries in vain to create a VMI. It takes the
+    condition back once it has nothing to create
+    (pkg/virt-controller/watch/vm/vm.go#processFailureCondition).
+    """
     if vm.deleted:
         return False
     strategy = vms.run_strategy(vms.vm_spec(vm))
-    shut_down = vm.at("status", "printableStatus").text == "Stopped"
+    failure = vm.condition("Failure")
+    tries = failure["status"].text == "True" and failure["reason"].text == "FailedCreate"
+    shut_down = vm.at("status", "printableStatus").text == "Stopped" and not tries
     return strategy == "Always" or (strategy == "RerunOnFailure" and not shut_down)
 
 

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.evidence import demanding_quotas, forbidden_pods
-from virt_admit.model.evidence.writes import admission_policies
+from virt_admit.model.evidence.writes import admission_policies, refused_fields
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     HCO,
@@ -264,7 +264,11 @@ def _namespace(refused: _Refused) -> str:
 def _webhook(refused: _Refused) -> str:
     name = refused.found[1]
     if name.endswith(".kubevirt.io"):
-        return typed("correct in the VM what KubeVirt rejects", refused.edit)
+        known = configuration.known_or_none(configuration.kubevirt, refused.cluster)
+        title = f"KubeVirt {known.full_name}" if known is not None else "KubeVirt"
+        template = vms.vmi_spec(refused.obj)
+        field = refused_fields.remedy(refused.obj, template, refused.found.string, title)
+        return field or typed("correct in the VM what KubeVirt rejects", refused.edit)
     said, namespace = refused.found.string, refused.namespace
     if (policy := admission_policies.named(said, namespace, refused.cluster)) is not None:
         return typed(f"{policy.order}; or change in the VM what it rejects", policy.command)

@@ -58,11 +58,14 @@ def of_node(node: str, cluster: Cluster) -> PlannerWait | None:
     """Return what the planner waits for at a node; None: for nothing, or that is not known."""
     for machine in cluster.known(CAPI_MACHINE):
         if machine_nodes.node_name(machine, cluster) == node:
-            return _of_machine(machine, cluster)
+            return of_machine(machine, cluster)
     return None
 
 
-def _of_machine(machine: Object, cluster: Cluster) -> PlannerWait | None:
+def of_machine(machine: Object, cluster: Cluster) -> PlannerWait | None:
+    """Return what the planner waits for at the node of a Machine; None: for nothing, or that is not
+    known.
+    """
     for each in cluster.known(RANCHER_CLUSTER, LOCAL) if machine.namespace == LOCAL else ():
         updated = each.condition("Updated")
         words = updated["message"].words

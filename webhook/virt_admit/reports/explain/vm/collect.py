@@ -13,7 +13,7 @@ from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
-from virt_admit.forecasts.drain.starts import faulted_volumes, rejected_pods
+from virt_admit.forecasts.drain.starts import crashed_launchers, faulted_volumes, rejected_pods
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts, vm_states_motion
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
 from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
@@ -24,6 +24,7 @@ from virt_admit.forecasts.placement.refusals import kubelet_rejections, unserved
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import PDB, POD, VM, VMI, Kind
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import disruption_budgets, expand, migratability, vmis
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
@@ -169,9 +170,9 @@ def _open(
     starts fail; None: not known which these are.
     """
     nodes = placement.certain
-    bad = failed_starts.bad_node(found.vm, found.vmi, cluster) if found.vm is not None else ""
+    bad = _bad(found.vm, found.vmi, cluster) if found.vm is not None else frozenset()
     if nodes is not None and bad:
-        return tuple(name for name in nodes if name != bad)
+        return tuple(name for name in nodes if name not in bad)
     rejected = rejected_pods.of_vm(found.vm, found.vmi, cluster) if found.vm is not None else None
     if nodes is None or rejected is None or (found.vmi is not None and vmis.running(found.vmi)):
         return nodes
@@ -181,6 +182,12 @@ def _open(
         unseen.append(f"which node rejects the pods of {found.full_name}")
         return None
     return tuple(name for name in nodes if rejected.nodes and name not in rejected.nodes)
+
+
+def _bad(vm: Object, vmi: Object | None, cluster: Cluster) -> frozenset[str]:
+    """Return the nodes where the starts of a VM fail, while others start."""
+    failing = failed_starts.bad_node(vm, vmi, cluster)
+    return frozenset((failing,)) if failing else crashed_launchers.bad_nodes(vm, vmi, cluster)
 
 
 def _migrates(events: Sequence[EventForecast]) -> bool:

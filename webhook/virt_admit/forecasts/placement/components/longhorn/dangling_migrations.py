@@ -1,11 +1,14 @@
-"""Migratable volumes of Longhorn that were detached amid a migration, and keep it in their status.
+"""Migratable volumes of Longhorn that were detached amid a migration, and keep it.
 
-Longhorn ends the migration before all else, and needs an engine with a node for that. Without one
-it tries again and again, and detaches the volume each time. Sources:
+In the status: Longhorn ends the migration before all else, and needs an engine with a node for
+that. Without one it tries again and again, and detaches the volume each time. In the spec, while
+that names no other node: before 1.7 Longhorn attaches no such volume, and takes the migration back
+only once nothing asks for its target. Sources:
 longhorn/longhorn-manager:controller/volume_controller.go#processMigration,
+:controller/volume_attachment_controller.go#handleVolumeMigration #isVolumeFullyDetached,
 :datastore/longhorn.go#GetNewCurrentEngineAndExtras;
 longhorn/website:content/kb/troubleshooting-migratable-rwx-volume-stuck-in-detaching-loop.md;
-longhorn/longhorn#11479 (1.10.0).
+longhorn/longhorn#8735 (1.7.0), #11479 (1.10.0).
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ READS: Final[Reads] = {
     LONGHORN_VOLUME: (
         "spec.migrationNodeID",
         "spec.migratable",
+        "spec.nodeID",
         "status.currentMigrationNodeID",
         "status.state",
     ),
@@ -50,6 +54,8 @@ _STOPPED: Final = "stopped"
 _PATIENCE: Final = timedelta(minutes=2)
 """So long the CSI driver of Longhorn waits for an attachment."""
 _FIXED: Final = (1, 10)
+_CANCELLED: Final = (1, 7)
+"""The first release that takes a migration out of the spec of a detached volume."""
 _RELEASE: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.")
 
 
@@ -58,57 +64,98 @@ def of(volume: Object, cluster: Cluster) -> HeldVolume | None:
     migrates, or needs nothing, or that is not certain.
     """
     left = volume.at("status", "currentMigrationNodeID").text
+    wanted = volume.at("spec", "migrationNodeID").text
     state = volume.at("status", "state").text
     if (
         not left
-        or volume.at("spec", "migrationNodeID").text
         or volume.at("spec", "migratable").boolean is not True
         or state not in ("detaching", "detached", "attaching")
-        or _may_be_used(volume, left, cluster)
     ):
+        return None
+    if wanted:
+        return _unfinished(volume, wanted, cluster) if wanted == left else None
+    if _may_be_used(volume, left, cluster):
         return None
     reason = (
         f"Longhorn still has a migration of it to {left} in its status (currentMigrationNodeID), "
         "which its spec does not want (migrationNodeID is empty) and which Longhorn cannot end "
         "without an engine. So the volume goes from detaching to detached again and again (now "
-        f"{state}){_known_fault(volume, cluster)}. This does not end by itself; the data is not "
-        "concerned"
-    )
-    patch = merge_patch(
-        LONGHORN_VOLUME,
-        volume.name,
-        volume.namespace,
-        {"status": {"currentMigrationNodeID": ""}},
-        "--subresource=status",
+        f"{state}){_known_fault(volume, _FIXED, cluster)}. This does not end by itself; the data "
+        "is not concerned"
     )
     way = (
-        f"stop the VM; then take that migration out of the status of the volume ({patch}), and "
+        "stop the VM; then take that migration out of the status of the volume "
+        f"({_patch(volume, 'status')}), and start the VM once the volume stays detached"
+    )
+    return HeldVolume(reason, way, lasts=True)
+
+
+def _unfinished(volume: Object, target: str, cluster: Cluster) -> HeldVolume | None:
+    """Return that a volume which is detached is still to migrate, so that it is not attached, not
+    even to the node that its only ticket names; None: it may be, or that is not certain.
+    """
+    if (
+        volume.at("spec", "nodeID").text
+        or volume.at("status", "state").text != "detached"
+        or target not in _ticket_nodes(volume, cluster)
+        or _release(volume, cluster) >= _CANCELLED
+        or _has_engine(volume, cluster)
+        or any(_is_new(each, cluster) for each in volume_users.attachments(volume.name, cluster))
+    ):
+        return None
+    reason = (
+        f"a migration of it to {target} was interrupted: Longhorn has migrationNodeID {target} in "
+        f"its spec and currentMigrationNodeID {target} in its status, but no nodeID. So it neither "
+        f"ends the migration nor attaches the volume{_known_fault(volume, _CANCELLED, cluster)}. "
+        "This does not end by itself; the data is not concerned"
+    )
+    way = (
+        "stop the VM; then take that migration out of the spec, if it is still there "
+        f"({_patch(volume, 'spec')}), and out of the status ({_patch(volume, 'status')}), and "
         "start the VM once the volume stays detached"
     )
     return HeldVolume(reason, way, lasts=True)
+
+
+def _patch(volume: Object, part: str) -> str:
+    """Return the command that takes a migration out of the spec or the status of a volume."""
+    field = {"spec": "migrationNodeID", "status": "currentMigrationNodeID"}[part]
+    options = ("--subresource=status",) if part == "status" else ()
+    return merge_patch(
+        LONGHORN_VOLUME, volume.name, volume.namespace, {part: {field: ""}}, *options
+    )
 
 
 def _may_be_used(volume: Object, left: str, cluster: Cluster) -> bool:
     """Return whether an engine of a volume may run, or something may still want it on the node to
     which it migrated.
     """
-    if any(unlisted(cluster, kind) for kind in (LONGHORN_ENGINE, VOLUME_ATTACHMENT)):
-        return True
-    engines = entry(cluster, _engines, volume.name) or ()
-    runs = any(
-        each.at("spec", "nodeID").text or each.at("status", "currentState").text != _STOPPED
-        for each in engines
-    )
-    wanted = any(
-        ticket["nodeID"].text == left
-        for each in volume_users.tickets_of(volume.name, cluster)
-        for _, ticket in each.at("spec", "attachmentTickets").entries()
-    )
+    wanted = left in _ticket_nodes(volume, cluster)
     attached = any(
         each.at("spec", "nodeName").text == left or _is_new(each, cluster)
         for each in volume_users.attachments(volume.name, cluster)
     )
-    return not engines or runs or wanted or attached
+    return _has_engine(volume, cluster) or wanted or attached
+
+
+def _ticket_nodes(volume: Object, cluster: Cluster) -> set[str | None]:
+    """Return the nodes that Longhorn's tickets for a volume name."""
+    return {
+        ticket["nodeID"].text
+        for each in volume_users.tickets_of(volume.name, cluster)
+        for _, ticket in each.at("spec", "attachmentTickets").entries()
+    }
+
+
+def _has_engine(volume: Object, cluster: Cluster) -> bool:
+    """Return whether an engine of a volume may run: one has a node, or not all are known."""
+    if any(unlisted(cluster, kind) for kind in (LONGHORN_ENGINE, VOLUME_ATTACHMENT)):
+        return True
+    engines = entry(cluster, _engines, volume.name) or ()
+    return not engines or any(
+        each.at("spec", "nodeID").text or each.at("status", "currentState").text != _STOPPED
+        for each in engines
+    )
 
 
 def _is_new(attachment: Object, cluster: Cluster) -> bool:
@@ -122,10 +169,15 @@ def _engines(cluster: Cluster) -> dict[str, list[Object]]:
     return grouped(known, lambda each: each.at("spec", "volumeName").text or "")
 
 
-def _known_fault(volume: Object, cluster: Cluster) -> str:
+def _known_fault(volume: Object, fixed: tuple[int, int], cluster: Cluster) -> str:
     """Return which release of Longhorn ends such a migration; empty: this one should."""
+    if _release(volume, cluster) >= fixed:
+        return ""
+    return f", a fault that Longhorn {'.'.join(map(str, fixed))} corrects"
+
+
+def _release(volume: Object, cluster: Cluster) -> tuple[int, ...]:
+    """Return the release of Longhorn; empty: not known."""
     setting = fields(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
     release = _RELEASE.match(setting["value"].text or "")
-    if release is not None and tuple(map(int, release.groups())) >= _FIXED:
-        return ""
-    return ", a fault that Longhorn 1.10 corrects"
+    return tuple(map(int, release.groups())) if release is not None else ()

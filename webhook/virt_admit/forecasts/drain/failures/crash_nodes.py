@@ -1,0 +1,105 @@
+"""What a node where a launcher crashed has unlike the nodes where launchers of the same image run.
+
+An image that runs elsewhere is not to blame, and a VM of another image says nothing about it: after
+an update of KubeVirt the VMs that were not restarted run with their former launcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from virt_admit.forecasts.placement import running_launchers
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
+from virt_admit.model.kubernetes.nodes import SCHEDULABLE
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
+
+READS: Final[Reads] = {
+    NODE: (f"metadata.labels.{SCHEDULABLE}", "status.nodeInfo"),
+    POD: ("metadata.labels", "spec.containers", "spec.nodeName", "status.phase"),
+    VMI: ("status.nodeName", "status.phase"),
+}
+_INFO: Final = ("containerRuntimeVersion", "kernelVersion", "osImage", "kubeletVersion")
+_WIDTH: Final = 80
+
+
+class CrashNode(NamedTuple):
+    """A node where a launcher crashed, against those where the same image runs."""
+
+    node: str
+    runs: Sequence[str]
+    """``infra/monitor on kube-w4``."""
+    places: frozenset[str]
+    """The nodes where the same image runs."""
+    differences: Sequence[tuple[str, str, str]]
+    """What the node has unlike all of those: the field, its value, and theirs."""
+    alike: Sequence[str]
+    """Other nodes of KubeVirt that have the same values as the node."""
+
+    @property
+    def words(self) -> str:
+        """The comparison, in sentences."""
+        what = ", ".join(
+            f"{field} {own} (there {theirs})" for field, own, theirs in self.differences
+        )
+        also = f", like {names(self.alike, _WIDTH)}" if self.alike else ""
+        return (
+            f"Launchers of the same image run only on other nodes ({names(self.runs, _WIDTH)}), "
+            f"unlike which {self.node} has {what}{also}"
+        )
+
+
+def of_pod(pod: Object, cluster: Cluster) -> CrashNode | None:
+    """Return what the node of a crashed launcher has unlike those where its image runs; None:
+    nothing, the image runs there, or nowhere, or not all is known.
+    """
+    node, image = pod.at("spec", "nodeName").text or "", _image(pod)
+    here = find(cluster, NODE, "", node)
+    if here is None or not image or any(unlisted(cluster, kind) for kind in (VMI, POD, NODE)):
+        return None
+    runs = _running(image, cluster)
+    places = sorted({place for _, place in runs})
+    there = [found for place in places if (found := find(cluster, NODE, "", place)) is not None]
+    if not there or len(there) != len(places) or node in places:
+        return None
+    differences = [
+        (field, own, names(sorted({_info(each, field) for each in there}), _WIDTH))
+        for field in _INFO
+        if (own := _info(here, field))
+        and all(_info(each, field) not in ("", own) for each in there)
+    ]
+    if not differences:
+        return None
+    fields = [field for field, _, _ in differences]
+    alike = sorted(
+        each.name
+        for each in cluster.known(NODE)
+        if each.name != node
+        and SCHEDULABLE in each.labels
+        and all(_info(each, field) == _info(here, field) for field in fields)
+    )
+    said = [f"{vm} on {place}" for vm, place in runs]
+    return CrashNode(node, said, frozenset(places), differences, alike)
+
+
+def _running(image: str, cluster: Cluster) -> Sequence[tuple[str, str]]:
+    """Return the VMs that run with an image, with their nodes."""
+    found = []
+    for vmi in sorted(cluster.known(VMI), key=lambda each: each.full_name):
+        if vmi.at("status", "phase").text == "Running":
+            pod = running_launchers.launchers(cluster).on_node(vmi)
+            if pod is not None and _image(pod) == image:
+                found.append((vmi.full_name, pod.at("spec", "nodeName").text or ""))
+    return found
+
+
+def _image(pod: Object) -> str:
+    return pod.at("spec", "containers").named("compute")["image"].text or ""
+
+
+def _info(node: Object, field: str) -> str:
+    return node.at("status", "nodeInfo", field).text or ""
