@@ -178,7 +178,7 @@ def stopped(problem: Problem, vmi: Object, cluster: Cluster) -> Problem | None:
         or vmis.owner(vmi, "VirtualMachine") is None
     ):
         return None
-    if node.name == nodes.only_of_harvester(cluster):
+    if node.name == cluster.cached(nodes.only_of_harvester):
         stop, start = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("stop", "start"))
         words = (
             "stop it before the maintenance, as an upgrade of Harvester does itself, and start it "

@@ -45,7 +45,7 @@ def check(obj: Object, context: Context) -> Findings:
     vmi = context.cached(expand, obj)
     pin = permanent_constraints.pin(vmi)
     pinned = pin is not None and pin.tight
-    if nodes.only_of_harvester(cluster):
+    if cluster.cached(nodes.only_of_harvester):
         return  # nothing can be done about it, and its upgrade stops the VMs itself
     if not vmi.spec.is_map or pinned or not vmi_evictions.awaits_migration(obj, context.facts):
         return
