@@ -214,7 +214,7 @@ _AT_WORK: Final = (
     *("inspecting", "preparing", "provisioning", "deprovisioning", "deleting"),
     "powering off before delete",
 )
-_SERVICED: Final = "servicing"
+SERVICED: Final = "servicing"
 """The operational status of a host whose firmware Ironic updates while it is provisioned
 (metal3-io/baremetal-operator:apis/metal3.io/v1alpha1/baremetalhost_types.go)."""
 
@@ -280,7 +280,7 @@ def record_remedy(record: StaleRecord, cluster: Cluster) -> str:
         each.name
         for each in cluster.known(kinds.BARE_METAL_HOST)
         if each.at("status", "provisioning", "state").text in _AT_WORK
-        or each.at("status", "operationalStatus").text == _SERVICED
+        or each.at("status", "operationalStatus").text == SERVICED
     )
     later = f", once {names(busy, 80)} {'are' if len(busy) > 1 else 'is'} done" if busy else ""
     way = f"restart Ironic, which makes its records again from the BareMetalHosts{later}"
@@ -341,6 +341,13 @@ def _hosts(cluster: Cluster) -> Mapping[str, Object]:
         if (host := consumers.get((machine.namespace, _consumer(machine)))) is not None
         if (name := machine_nodes.node_name(machine, cluster))
     }
+
+
+def serviced(node: str, cluster: Cluster) -> Object | None:
+    """Return the known host of a node whose firmware is updated now; None: none is."""
+    host = host_of(node, cluster)
+    is_it = host is not None and host.at("status", "operationalStatus").text == SERVICED
+    return host if is_it else None
 
 
 def is_asked_off(host: Object) -> bool:
