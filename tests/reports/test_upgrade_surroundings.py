@@ -69,3 +69,23 @@ def test_webhooks_and_api_services_make_a_namespace_one_of_the_platform():
     assert names <= {"guards", "metrics"}
     assert names
     assert platform_objects.reporting(cluster, ["Jobs j-guards and j-metrics failed"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "scheduled", "told"),
+    [
+        ("longhorn.io/v1beta2", "degraded", "True", False),  # the migrations of VMs wait for it
+        ("longhorn.io/v1beta2", "degraded", "False", True),  # nothing rebuilds it
+        ("longhorn.io/v1beta2", "faulted", "True", True),
+        ("another.io/v1", "degraded", "True", True),
+    ],
+)
+def test_a_volume_that_longhorn_rebuilds_is_judged_with_its_vm(kind, state, scheduled, told):
+    since = "2026-01-01T00:00:00Z"
+    condition = {"type": "Scheduled", "status": scheduled, "lastTransitionTime": since}
+    status = {"robustness": state, "state": "attached", "lastDegradedAt": since}
+    volume = manifest(kind, "Volume", "v", "longhorn-system", status=status)
+    volume.data["status"]["conditions"] = [condition]
+    manager = manifest("apps/v1", "DaemonSet", "longhorn-manager", "longhorn-system")
+    cluster = Snapshot([manager, volume], ["*"], time="2026-01-02T00:00:00Z")
+    assert bool(platform_objects.reporting(cluster, ())) is told

@@ -4,6 +4,7 @@ import pytest
 
 from tests.builders import complete, manifest, node
 from tests.builders import vmi as running
+from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.upgrade import rollouts
 from virt_admit.forecasts.upgrade.pools import leaving_machines
 from virt_admit.forecasts.upgrade.rollouts import Driver
@@ -60,3 +61,54 @@ def test_vms_that_cannot_be_read_may_stay():
     assert leaving_machines.nodes(complete(*every)) == frozenset()  # at a time not known
     kinds = ["Machine", "MachineDeployment", "Node"]
     assert leaving_machines.nodes(Snapshot(every, kinds, time=NOW)) == frozenset()
+
+
+OCP, SPACE = "machine.openshift.io/v1beta1", "openshift-machine-api"
+PRE_DRAIN = {"lifecycleHooks": {"preDrain": [{"name": "backup", "owner": "ops"}]}}
+
+
+def openshift_machine(gone=JUST, **spec):
+    metadata, status = {"deletionTimestamp": gone}, {"nodeRef": {"name": "c"}}
+    return manifest(OCP, "Machine", "m-c", SPACE, metadata=metadata, spec=spec, status=status)
+
+
+def guarded_pod():
+    pod = manifest("v1", "Pod", "p", "shop", metadata={"labels": {"app": "p"}})
+    pod.data |= {"spec": {"nodeName": "c"}, "status": {"phase": "Running"}}
+    selector = {"selector": {"matchLabels": {"app": "p"}}, "maxUnavailable": 0}
+    budget = manifest("policy/v1", "PodDisruptionBudget", "p", "shop", spec=selector)
+    budget.data["status"] = {"disruptionsAllowed": 0, "currentHealthy": 1, "expectedPods": 1}
+    return [pod, budget]
+
+
+@pytest.mark.parametrize(
+    ("objects", "goes"),
+    [
+        ([openshift_machine()], True),
+        ([openshift_machine(), vmi()], True),
+        ([openshift_machine(), vmi(leaves="")], False),
+        ([openshift_machine(gone=LONG)], False),
+        ([openshift_machine(**PRE_DRAIN)], False),  # no time-out ends that wait
+        ([openshift_machine(), *guarded_pod()], False),
+        ([], False),  # cordoned by hand
+    ],
+    ids=["empty", "moves", "stays", "long", "hook", "budget", "no Machine"],
+)
+def test_the_next_update_of_a_pool_waits_for_a_node_that_goes_with_its_machine(objects, goes):
+    labels = {"node-role.kubernetes.io/worker": ""}
+    every = [
+        node(name, labels, runs_vms=False, unschedulable=True if name == "c" else None)
+        for name in "abc"
+    ]
+    spec = {"nodeSelector": {"matchLabels": labels}, "maxUnavailable": 1}
+    pool = manifest("machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker")
+    pool.data |= {"spec": spec, "status": {"unavailableMachineCount": 1}}
+    found = Snapshot([*every, pool, *objects], ["*"], time=NOW)
+
+    (workers,) = rollouts.pools(Driver.MACHINE_CONFIG, found, None, list("abc"))
+    assert (workers.obstacle is None) is goes
+    assert workers.to_do == (("a", "b") if goes else workers.to_do)
+    assert bool(list(leaving_machines.words_of_openshift(found))) is goes
+    notes = [str(each) for each in node_notes.notes(every[0], found)]
+    deleted = any("1 unavailable node: c, being deleted" in each for each in notes)
+    assert deleted is bool(objects)

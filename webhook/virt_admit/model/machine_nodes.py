@@ -38,7 +38,7 @@ POOL_READS: Final[Reads] = {
 
 READS: Final[Reads] = {
     CAPI_MACHINE: ("spec.clusterName", "spec.providerID", "status.nodeRef.name"),
-    MACHINE: ("status.nodeRef.name",),
+    MACHINE: ("spec.providerID", "status.nodeRef.name"),
     NODE: (
         "spec.providerID",
         *(f"metadata.annotations.{key}" for key in (CAPI_OWNER, CAPI_SPACE, OWNER)),

@@ -8,11 +8,12 @@ from typing import Final
 
 from virt_admit.model.evidence import reported
 from virt_admit.model.evidence.reported import ReportedProblem, WholeCluster
-from virt_admit.model.kubernetes import webhook_requests
+from virt_admit.model.kubernetes import kinds, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     API_SERVICE,
     DAEMON_SET,
+    LONGHORN_VOLUME,
     MUTATING_CONFIGURATION,
     VALIDATING_CONFIGURATION,
     VMI,
@@ -24,6 +25,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]*[a-z0-9]")
 READS: Final[Reads] = {
     API_SERVICE: ("spec.service",),
     DAEMON_SET: (),
+    LONGHORN_VOLUME: ("status.conditions", "status.robustness"),
     MUTATING_CONFIGURATION: ("webhooks",),
     VALIDATING_CONFIGURATION: ("webhooks",),
 }
@@ -51,15 +53,26 @@ def _is_of_platform(obj: Object, cluster: Cluster) -> bool:
     """Return whether an object belongs to the platform: an updater has its kind, it has no
     namespace, or it is in one where the platform runs.
 
-    VMIs and their pods do not: a drain judges each of them.
+    VMIs, their pods and volumes that are rebuilt do not: a drain judges each of them.
     """
     if _HOSTED.search(obj.group) or obj.kind == VMI.kind or obj.owned_by(VMI.kind):
+        return False
+    if _is_rebuilt(obj):
         return False
     return (
         not obj.namespace
         or bool(_UPDATERS.search(obj.group))
         or obj.namespace in cluster.cached(_namespaces)
     )
+
+
+def _is_rebuilt(obj: Object) -> bool:
+    """Return whether a volume of Longhorn lacks a copy which a node can take: the migration of its
+    VM, or the drain of the node with its last healthy copy, waits for that.
+    """
+    if kinds.of(obj) != LONGHORN_VOLUME or obj.at("status", "robustness").text != "degraded":
+        return False
+    return obj.condition("Scheduled")["status"].text != "False"
 
 
 def _namespaces(cluster: Cluster) -> frozenset[str]:

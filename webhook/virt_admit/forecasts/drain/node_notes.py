@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -53,6 +53,7 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, count, cut_middle, names
 from virt_admit.model.node_updates import (
     config_pool_updates,
+    cordoners,
     kured,
     maintenance_updates,
     node_phases,
@@ -69,6 +70,7 @@ from virt_admit.model.remediation import (
 )
 
 READS: Final[Reads] = union(
+    cordoners.READS,
     machine_drain.READS,
     mutual_drains.READS,
     rook_osds.READS,
@@ -427,7 +429,11 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """Return for each node what is to be known of the MachineConfigPools that select it."""
     pools, every = cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE)
     members = machine_pools.members(pools, every)
-    found = {node.name: list(_of_pool(pool, own, node)) for pool, own in members for node in own}
+    found: dict[str, list[str]] = {}
+    for pool, own in members:
+        away = filter(node_phases.is_away, own)
+        going = {node.name for node in away if cordoners.machine_in_deletion(node, cluster)}
+        found |= {node.name: list(_of_pool(pool, own, node, going)) for node in own}
     for overlap in machine_pools.overlaps(pools, every):
         found.setdefault(overlap.node, []).append(f"{overlap.effect}.")
     for each in poolless_nodes.of_cluster(cluster).values():
@@ -459,10 +465,8 @@ def paused_pools(cluster: Cluster) -> Iterator[str]:
             yield f"{sriov_drains.words(pool, own)}, so {which} not updated"
 
 
-def _of_pool(pool: Object, own: Sequence[Object], node: Object) -> Iterator[str]:
-    """Yield what keeps the machine config operator from updating the nodes of a pool,
-    for the page of one of them.
-    """
+def _of_pool(pool: Object, own: Sequence[Object], node: Object, going: Set[str]) -> Iterator[str]:
+    """Yield what keeps a pool from updating a node. ``going``: those whose Machine is deleted."""
     if pool.at("spec", "paused").boolean:
         yield f"{sriov_drains.words(pool, own)}, so its nodes are not updated."
     if said := config_pool_updates.degraded(pool):
@@ -470,4 +474,7 @@ def _of_pool(pool: Object, own: Sequence[Object], node: Object) -> Iterator[str]
         words = "because of this node." if known else f"({cut_middle(said, 300)})."
         yield f"MachineConfigPool {pool.name} is degraded {words}"
     if (unavailable := config_pool_updates.others_unavailable(pool, node)) > 0:
-        yield f"MachineConfigPool {pool.name} already has {count(unavailable, 'unavailable node')}."
+        others = sorted(going - {node.name})
+        words = count(unavailable, "unavailable node")
+        words += f": {names(others)}, being deleted" * (len(others) == unavailable)
+        yield f"MachineConfigPool {pool.name} already has {words}."

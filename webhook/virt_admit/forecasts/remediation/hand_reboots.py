@@ -30,9 +30,10 @@ from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
-from virt_admit.model.remediation import fence_taints
+from virt_admit.model.remediation import bare_metal, fence_taints
 
 READS: Final[Reads] = union(
+    bare_metal.POWER_READS,
     failed_remediations.READS,
     node_health.READS,
     vmis.READS,
@@ -210,6 +211,8 @@ def _hints(node: Object, updated: tuple[str, ...], cluster: Cluster) -> Iterator
         own = node.at("status", "nodeInfo", "kubeletVersion").text
         newer = _kubelets(updated, cluster)
         yield f"its kubelet had {own}, that of {names(updated, 60)} has {newer}"
+    if (host := bare_metal.serviced(node.name, cluster)) is not None:
+        yield f"BareMetalHost {host.name} is in {bare_metal.SERVICED}"
     for check in cluster.known(NHC):
         if reasons := [item.text or "?" for item in check.at("spec", "pauseRequests").items()]:
             yield f"NodeHealthCheck {check.name} is paused for {names(reasons, 60)}"

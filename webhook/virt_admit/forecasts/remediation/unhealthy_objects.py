@@ -137,10 +137,10 @@ def _node(check: HealthCheck, node: Object, cluster: Cluster) -> str:
     # the termination handler replaces this machine (mhc/checker.go#NeedIgnoreNode), but only a node
     # whose time is over is left to it; one that is about to match is not healthy either
     # (nodehealthcheck_controller.go#checkNodeConditions)
-    return "" if _expired(conditions, symptoms, cluster) else why
+    return "" if has_expired(conditions, symptoms, cluster) else why
 
 
-def _expired(
+def has_expired(
     conditions: Iterable[Field], symptoms: Iterable[remediation_steps.Symptom], cluster: Cluster
 ) -> bool:
     """Return whether any of these conditions has lasted as long as its symptom demands.

@@ -58,6 +58,8 @@ def rests_on(
     if replaced:
         yield from unpooled_nodes.not_rehearsed(cluster)
         yield from leaving_machines.words(cluster)
+    if driver is Driver.MACHINE_CONFIG:
+        yield from leaving_machines.words_of_openshift(cluster)
     if driver is Driver.PLAIN:
         yield from upgrade_refusals.rests_on(cluster)
         if any(not pool.kind for pool in start.begun):  # else an object tells who is done

@@ -90,7 +90,8 @@ def _verdict(
             return False, reason
     if after is None:
         return False, "no condition of it applies to a node that is being updated"
-    what = "the start of a new Machine" if driver is Driver.CLUSTER_API else "the update of a node"
+    replaced = driver is Driver.CLUSTER_API
+    what = "the start of a new Machine" if replaced else "the update and reboot of a node"
     takes = f"it acts after {after} seconds, and {what} takes {node_seconds}"
     if node_seconds <= after:
         return False, takes
@@ -98,7 +99,8 @@ def _verdict(
     blind += [watch.selection.unseen] if watch.selection.unseen else []
     if blind:
         return None, f"not available: {blind[0]}"
-    return True, f"{takes}. Pause it before."
+    # the node reports in the first part of its update, and for how long it is silent is not known
+    return True if replaced else None, f"{takes}. Pause it before."
 
 
 def _idle(watch: WatchedNodes, cluster: Cluster, driver: Driver) -> Iterator[str | Unseen]:

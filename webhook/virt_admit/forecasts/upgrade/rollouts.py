@@ -338,7 +338,7 @@ def _machine_config(
     held = pool_obstacles.of_release(cluster_updates.release(cluster), cluster)
     if held is not None:  # once, also where each pool has an obstacle of its own
         yield Pool("ClusterVersion", (), 1, held)
-    for pool, own in machine_pools.members(known, every):
+    for pool, own in machine_pools.members(known, leaving_machines.staying(every, cluster)):
         if pool.at("spec", "nodeSelector").is_map and not paused_pools.is_waiting(pool, cluster):
             nodes_in_order = sorted(own, key=machine_pools.zone_then_age)
             found = _machine_config_pool(pool, nodes_in_order, max_unavailable, phases, cluster)
@@ -368,10 +368,7 @@ def _machine_config_pool(
     phases: Mapping[str, NodeUpdate],
     cluster: Cluster,
 ) -> Pool:
-    """Return a pool.
-
-    Nodes that are not available take up its places, and the operator does not update them.
-    """
+    """Return a pool. Nodes that are not available take up its places, and are not updated."""
     obstacle = _pool_obstacle(pool, own, cluster)
     capacity = 1
     try:

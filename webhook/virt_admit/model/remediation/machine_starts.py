@@ -164,9 +164,7 @@ def too_slow(obj: Object, cluster: Cluster) -> SlowStarts | None:
 # --- too little time ------------------------------------------------------------------------------
 
 _ENOUGH_SEEN: Final = 2
-"""One Machine may have been slow for another cause.
-The second one was made because of the first.
-"""
+"""One Machine may have been slow for another cause. The second was made because of the first."""
 
 
 class ShortStart(NamedTuple):
@@ -228,8 +226,10 @@ def short_start(
     if why := cut(bare_metal.reason(obj, cluster), 40):
         words = f"{limit} is too short for bare metal ({why}) to become a node"
         least = timedelta(microseconds=allowed / 1000)
-        every = check_scope.selected(obj, cluster).objects
-        turn = machines.deleted_in_turn(every, least, least + _SLACK)
+        starts = start_times((own := check_scope.selected(obj, cluster)).objects, cluster)
+        turn = machines.deleted_in_turn(own.objects, least, least + _SLACK)
+        if turn is None and bare_metal.leave_room(starts, own, least, cluster):
+            return None
         if turn is not None:
             former, following = turn
             done = f"this check has deleted {former.name} after that time, {following.name} is next"

@@ -8,14 +8,21 @@ The status counts if it is of the present spec and of the same number of objects
 that is disabled has rules of its own: ``nhc-mhc-conflict``, ``remediation-template-not-found`` and
 ``remediation-template-invalid``.
 
+Machines that start or go, and nodes that are rebooted on purpose, are not healthy either: the check
+then acts again by itself.
+
 **Fix.** Repair as many of the unhealthy machines and nodes as are above the limit.
 ``virt-admit explain`` names them. Do not raise the limit for them: the check would then act on a
 fault of the whole cluster.
 """
 
 from virt_admit.forecasts.remediation import control_plane_deadlocks, reported_status
+from virt_admit.forecasts.remediation.limits import early_faults
+from virt_admit.forecasts.remediation.reported_status import Exceeded
 from virt_admit.model.commands import about, shell
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MHC, MHC, NHC
+from virt_admit.model.lookups import grouped
+from virt_admit.model.messages import names
 from virt_admit.model.remediation import check_scope, health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
@@ -23,7 +30,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
 
 @rule(
     kinds=(NHC, MHC, CAPI_MHC),
-    reads=union(reported_status.READS, control_plane_deadlocks.READS),
+    reads=union(reported_status.READS, control_plane_deadlocks.READS, early_faults.READS),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     event="RemediationRefused",
@@ -51,12 +58,9 @@ def check(obj: Object, context: Context) -> Findings:
     path = obj["status"].path
     refused = reported_status.exceeded(view, selection, context.cluster)
     if refused is not None:
-        counts = f"{refused.unhealthy} of {refused.total} {subject} are unhealthy by its status"
-        repair = "Repair them, then it acts again."
-        if refused.surplus:
-            others = "others" if refused.unhealthy - refused.surplus > 1 else "other one"
-            repair = f"Repair {refused.surplus} of them, then it acts on the {others}."
-        message = f"{counts}, so it remediates nothing now{refused.limit}. {repair}"
+        counts = f"{refused.unhealthy} of {refused.total} {subject} are not healthy by its status"
+        again = _again(view, refused, context) or _repair(refused)
+        message = f"{counts}, so it remediates nothing now{refused.limit}. {again}"
         yield Finding(path, message, command=_explain(obj, view))
     # machine-without-node says it of the Machine
     stuck = control_plane_deadlocks.deadlocks(context.cluster)
@@ -68,6 +72,28 @@ def check(obj: Object, context: Context) -> Findings:
         )
         see = about("describe", left.machine, CAPI_MACHINE)
         yield Finding(path, f"{waits}. Repair that machine.", value=left.machine.name, command=see)
+
+
+def _again(view: HealthCheck, refused: Exceeded, context: Context) -> str:
+    """Return that nothing is to be repaired before a check acts again; empty: something may be."""
+    selection = context.cached(check_scope.selected, view.obj)
+    found = early_faults.passing(view, selection, refused.unhealthy, context.cluster)
+    if not found:
+        return ""
+    by_cause = grouped(found, found.__getitem__)
+    which = "; ".join(f"{names(own, 80)} ({cut(why, 120)})" for why, own in by_cause.items())
+    return (
+        f"It would act on none of them yet: {cut(which, 400)}. It acts again by itself "
+        f"when {max(refused.surplus, 1)} of them {'is' if refused.surplus <= 1 else 'are'} healthy."
+    )
+
+
+def _repair(refused: Exceeded) -> str:
+    """Return how many have to be repaired before a check acts again."""
+    if not refused.surplus:
+        return "Repair them, then it acts again."
+    others = "others" if refused.unhealthy - refused.surplus > 1 else "other one"
+    return f"Repair {refused.surplus} of them, then it acts on the {others}."
 
 
 def _explain(obj: Object, view: HealthCheck) -> str:

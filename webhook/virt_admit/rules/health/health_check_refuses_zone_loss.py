@@ -9,8 +9,8 @@ Often the limit is meant to do that: then leave the finding.
 itself: the same limit refuses the loss of all its nodes too.
 """
 
-from virt_admit.forecasts.remediation import zone_limits
-from virt_admit.forecasts.remediation.zone_limits import RefusedZone
+from virt_admit.forecasts.remediation.limits import zone_limits
+from virt_admit.forecasts.remediation.limits.zone_limits import RefusedZone
 from virt_admit.model.kubernetes.kinds import CAPI_MHC, MHC, NHC
 from virt_admit.model.remediation import health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck

@@ -6,11 +6,11 @@ the annotation ``external-baremetal`` instead reboots hosts that are still start
 drops fractions of a second: less than one second becomes 0, which turns the start-up check off.
 
 A bare metal host tests its hardware at each start and is often provisioned again, so even the
-default of 10 minutes is too short for it. virt-admit recognizes bare metal by the platform, by
-instance types such as ``c5.metal``, and by the providers Metal3 and Tinkerbell. The time is also
-too short if at least half of the existing machines took longer. Events tell of a loop: a check of
-Cluster API marked new machines when their time was over, one round after the other. A machine that
-joins at that moment leaves a Node without a Machine; node-not-reporting names it.
+default of 10 minutes is too short for it, unless two machines took clearly less. virt-admit knows
+bare metal by the platform, by instance types such as ``c5.metal``, and by the providers Metal3 and
+Tinkerbell. The time is also too short if at least half of the machines took longer. Events tell of
+a loop: a check of Cluster API marked new machines, one round after the other. A machine that joins
+at that moment leaves a Node without a Machine; node-not-reporting names it.
 
 **Fix.** Write 10m, the default. Bare metal needs 20m or more, and always more than the slowest
 machine took. If machines never join, first see why. ``"0"`` turns the start-up check off.

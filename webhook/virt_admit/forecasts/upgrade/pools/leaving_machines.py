@@ -1,33 +1,39 @@
-"""Nodes whose Machine goes by a scale-in: no later update replaces them.
+"""Nodes that go with their Machine, as in a scale-in: no later update concerns them.
 
 The MachineSet chooses Machines beyond its number and deletes them. Cluster API drains their nodes
-at once, and makes no successor. Source: kubernetes-sigs/cluster-api:
-core/reconcilers/machineset/machineset_controller.go#syncReplicas.
+at once, and makes no successor. In OpenShift the Node is deleted with its Machine. Until then it is
+cordoned and has a place of its MachineConfigPool, whose next update waits for its end. Sources:
+kubernetes-sigs/cluster-api:core/reconcilers/machineset/machineset_controller.go#syncReplicas;
+openshift/machine-api-operator:pkg/controller/machine/controller.go#Reconcile #deleteNode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE_DEPLOYMENT, VMI
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import names
-from virt_admit.model.node_updates import machine_rollouts
+from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
+from virt_admit.model.remediation import machine_drain
 
 READS: Final[Reads] = union(
     clock.READS,
     machine_nodes.READS,
     machine_rollouts.READS,
+    pod_evictions.READS,
     vmis.READS,
     {
         CAPI_MACHINE: ("metadata.deletionTimestamp",),
+        MACHINE: ("metadata.deletionTimestamp", "spec.lifecycleHooks", "status.conditions"),
         MACHINE_DEPLOYMENT: ("spec.replicas",),
         VMI: ("status.evacuationNodeName",),
     },
@@ -53,6 +59,46 @@ def words(cluster: Cluster) -> Iterator[str]:
         are, their = ("is", "its") if len(leaving) == 1 else ("are", "their")
         which = names(sorted(leaving), 80)
         yield f"{which} {are} not counted: a scale-in deletes {their} Machine{'s' * (are == 'are')}"
+
+
+def staying(every: Sequence[Object], cluster: Cluster) -> Sequence[Object]:
+    """Return the nodes without those that go with their Machine of OpenShift."""
+    gone = of_openshift(cluster)
+    return [
+        node for node in every if node.name not in gone or config_pool_updates.is_under_way(node)
+    ]
+
+
+@cached
+def of_openshift(cluster: Cluster) -> Mapping[str, str]:
+    """Return the nodes that go with their Machine of OpenShift, with its name: its deletion began
+    an hour ago at most, all VMs are asked to leave, and nothing keeps the drain or its end.
+    """
+    found = {}
+    for machine in cluster.known(MACHINE):
+        age = clock.since(machine.metadata["deletionTimestamp"].text, cluster)
+        node = machine_nodes.node_name(machine, cluster)
+        if not node or age is None or age >= _USUAL:
+            continue
+        hooks = machine_drain.holding_hooks(machine) or machine_drain.terminating_hooks(machine)
+        if not hooks and _empties(node, cluster) and not _is_held(node, cluster):
+            found[node] = machine.full_name
+    return found
+
+
+def words_of_openshift(cluster: Cluster) -> Iterator[str]:
+    """Yield which nodes of OpenShift are not counted, as they go."""
+    for node, machine in sorted(of_openshift(cluster).items()):
+        yield (
+            f"{node} is not counted: it goes with Machine {machine}, which is being deleted, and "
+            "takes a place of its MachineConfigPool until then"
+        )
+
+
+def _is_held(node: str, cluster: Cluster) -> bool:
+    has_vms = node in vmis.occupied(cluster)
+    found = pod_evictions.of_node(cluster, node, has_vms=has_vms)
+    return bool(found.blockers or found.unseen)
 
 
 def _surplus(deployment: Object, cluster: Cluster) -> Iterator[Object]:
