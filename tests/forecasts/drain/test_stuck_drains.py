@@ -327,7 +327,8 @@ def test_the_next_attempt_starts_after_twice_the_time(failures, seconds):
 
 
 def test_a_migration_that_may_last_hours_is_said_with_the_hours():
-    large = vmi(spec={"domain": {"devices": {}, "memory": {"guest": "64Gi"}}})
+    spec = {"domain": {"devices": {}, "memory": {"guest": "64Gi"}}}
+    large = vmi(spec=spec)
     text = drain(cluster(large, LAUNCHER), "a", "text")[0]
     assert (
         "note: A migration of shop/db with a busy guest lasts at most 2 h 52, then is "
@@ -336,6 +337,8 @@ def test_a_migration_that_may_last_hours_is_said_with_the_hours():
     assert "completionTimeoutPerGiB 150 × 69 GB" in text
     under_way = cluster(large, LAUNCHER, migration(age=38))
     assert "A migration of" not in drain(under_way, "a", "text")[0]
+    paused = vmi(spec=spec, conditions=[{"type": "Paused", "status": "True"}])
+    assert "A migration of" not in drain(cluster(paused, LAUNCHER), "a", "text")[0]
     for harmless in ({"allowPostCopy": True}, {"completionTimeoutPerGiB": 20}):
         assert "A migration of" not in drain(cluster(large, LAUNCHER, **harmless), "a", "text")[0]
 

@@ -17,21 +17,26 @@ def test_a_health_check_helps_only_vms_that_start_again(run, nodes):
 
 
 @pytest.mark.parametrize(
-    ("on", "which"), [((), ", which"), (("b",), ", which"), (("a",), ", some of which")]
+    ("restored", "left"),
+    [
+        ({}, ", which would not restart after a loss"),
+        ({"b": ["shop/x"]}, ", which would not restart after a loss"),
+        ({"a": ["shop/x"]}, ", some of which would not restart after a loss"),
+        ({"a": [None]}, ""),
+    ],
+    ids=["nothing", "on another node", "another VM", "all of them"],
 )
-def test_vms_that_something_else_brings_back_are_not_counted_twice(on, which):
-    found = plan(complete(vmi("None", True), HERE, THERE, vm("Always")))
-    other = (
-        {"MachineHealthCheck edge/md of its tenant cluster": {each: ["shop/db"] for each in on}}
-        if on
-        else {}
-    )
+def test_vms_that_something_else_brings_back_are_not_counted_twice(restored, left):
+    subject = vmi("None", True)
+    found = plan(complete(subject, HERE, THERE, vm("Always")))
+    on = {node: [each or subject.full_name for each in some] for node, some in restored.items()}
+    other = {"MachineHealthCheck edge/md of its tenant cluster": on} if on else {}
     (line,) = [
         each
         for each in text(replace(found, otherwise=other)).splitlines()
         if "can remediate" in each
     ]
-    assert f"1 node with VMs{which} would not restart after a loss: a" in line
+    assert f"1 node with VMs{left}: a" in line
 
 
 def test_only_the_vms_that_something_else_brings_back_are_named():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Final
@@ -313,12 +313,9 @@ def _whole(result: Plan) -> Iterator[str]:
             if missed:
                 yield f"  {label.get(reach, reach)}: {names(missed)}"
     if result.uncovered:
-        nodes = count(len(result.uncovered), "node")
-        others = {node for some in result.otherwise.values() for node in some}
-        which = "which" if others.isdisjoint(result.uncovered) else "some of which"
         yield (
-            f"No health check can remediate {nodes} with VMs, {which} would not restart after a "
-            f"loss: {names(result.uncovered)}"
+            f"No health check can remediate {count(len(result.uncovered), 'node')} with VMs"
+            f"{_not_restarted(result, result.uncovered)}: {names(result.uncovered)}"
         )
     for by, on in result.otherwise.items():
         restored = names(sorted(chain.from_iterable(on.values())), 120)
@@ -327,6 +324,20 @@ def _whole(result: Plan) -> Iterator[str]:
             f"loss by {by}"
         )
     yield f"Can the cluster be upgraded today? {verdict(result)}"
+
+
+def _not_restarted(result: Plan, uncovered: Collection[str]) -> str:
+    """Return how many VMs of these nodes would not restart after a loss, as a clause; empty:
+    something else restarts each of them.
+    """
+    restored = {
+        vm for on in result.otherwise.values() for node in uncovered for vm in on.get(node, ())
+    }
+    forecasts = (row for node in result.nodes if node.name in uncovered for row in node.forecasts)
+    left = {row.vmi.full_name for row in forecasts} - restored
+    if not left:
+        return ""
+    return f", {'some of which' if restored else 'which'} would not restart after a loss"
 
 
 _MOST_NOTES: Final = 10

@@ -432,10 +432,10 @@ _LONG: Final = timedelta(hours=2)
 
 def long_migration(vmi: Object, cluster: Cluster) -> str:
     """Return how long a migration of the VMI can last before KubeVirt cancels it, if that is hours;
-    else empty.
+    else empty. A guest that is paused writes nothing while it is copied.
     """
     settings = migration_timeouts.settings(vmi, vmi["-"], cluster)
-    if settings is None or settings.ends_at_deadline:
+    if settings is None or settings.ends_at_deadline or vmi.is_true("Paused"):
         return ""
     limit = migration_timeouts.seconds(vmi, settings, cluster)
     stuck = ", also without progress (progressTimeout 0)" if not settings.progress else ""
