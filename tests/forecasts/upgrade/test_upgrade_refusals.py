@@ -276,10 +276,27 @@ def test_the_release_is_read_from_the_webhook_too():
 
 
 @pytest.mark.parametrize(
-    "hidden", ["volumes.longhorn.io", "machines.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"]
+    "hidden",
+    [
+        *("volumes.longhorn.io", "machines.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"),
+        *("upgrades.harvesterhci.io", "virtualmachines.kubevirt.io"),
+        "upgradeplans.management.harvesterhci.io",
+    ],
 )
 def test_kinds_that_were_not_read(hidden):
-    assert judged(unreadable=[hidden]).possible is None
+    assert judged(unreadable=[hidden], release="v1.8.2").possible is None
+
+
+@pytest.mark.parametrize(
+    ("hidden", "release", "restores"),
+    [
+        ("upgradeplans.management.harvesterhci.io", "v1.7.1", False),
+        ("virtualmachines.kubevirt.io", "v1.8.1", False),
+        ("virtualmachines.kubevirt.io", "v1.8.2", True),
+    ],
+)
+def test_kinds_that_its_release_does_not_ask(hidden, release, restores):
+    assert judged(unreadable=[hidden], release=release, restores=restores).possible is True
 
 
 def test_two_nodes_and_clusters_without_harvester_are_not_asked():

@@ -69,18 +69,31 @@ def refusals(cluster: Cluster) -> Iterator[StartRefusal]:
     yield from _degraded(cluster)
     if len(cluster.known(NODE)) > 1:
         yield from _single(cluster)
-    nodes = [node for node in cluster.known(NODE) if WITNESS not in node.labels]
-    release = refusing_parts.release(cluster)
-    restores = _restores(cluster) if release is None or release >= _RESTORE else False
+    release, nodes, restores = refusing_parts.release(cluster), _guests(cluster), _restores(cluster)
     if len(nodes) > 1 and restores is not True:
         found = (*_unmovable(nodes, release, cluster), *_hotplugs(release, cluster))
         yield from (each._replace(certain=each.certain and restores is False) for each in found)
+
+
+def asks_hotplugs(cluster: Cluster) -> bool:
+    """Return whether a VM may refuse an Upgrade for volumes that were plugged in."""
+    release = refusing_parts.release(cluster)
+    told = release is not None and release < _HOTPLUGS
+    return not told and len(_guests(cluster)) > 1 and _restores(cluster) is not True
+
+
+def _guests(cluster: Cluster) -> Sequence[Object]:
+    """Return the nodes that run VMs."""
+    return [node for node in cluster.known(NODE) if WITNESS not in node.labels]
 
 
 def _restores(cluster: Cluster) -> bool | None:
     """Return whether Harvester stops VMs that cannot migrate and starts them again; None: not
     known.
     """
+    release = refusing_parts.release(cluster)
+    if release is not None and release < _RESTORE:
+        return False
     setting = find(cluster, HARVESTER_SETTING, "", _CONFIG)
     if setting is None:
         return None
