@@ -34,9 +34,10 @@ def longhorn(kind, name, **fields):
     return manifest("longhorn.io/v1beta2", kind, name, "longhorn-system", **fields)
 
 
-def volume(name="pvc-1", robustness="healthy", replicas=3, state="attached"):
+def volume(name="pvc-1", robustness="healthy", replicas=3, state="attached", since=None):
     known = {"namespace": "shop", "pvcName": f"{name}-disk"}
     status = {"state": state, "robustness": robustness, "kubernetesStatus": known}
+    status |= {"lastDegradedAt": since} if since else {}
     return longhorn("Volume", name, spec={"numberOfReplicas": replicas}, status=status)
 
 
@@ -70,8 +71,17 @@ MACHINE = manifest(
     status={"phase": "Provisioning", "nodeRef": {"name": "a"}},
 )
 CLUSTER = manifest(
-    "cluster.x-k8s.io/v1beta1", "Cluster", "local", "fleet-local", status={"phase": "Provisioning"}
+    "cluster.x-k8s.io/v1beta1",
+    "Cluster",
+    "local",
+    "fleet-local",
+    metadata={"creationTimestamp": OLD},
+    status={
+        "phase": "Provisioning",
+        "conditions": [{"type": "Ready", "lastTransitionTime": "2027-03-01T11:50:00Z"}],
+    },
 )
+CLEANUP = {"labels": {"harvesterhci.io/upgradeCleanup": "Pending"}}
 
 
 @pytest.mark.parametrize(
@@ -82,23 +92,36 @@ CLUSTER = manifest(
             "Longhorn has rebuilt 2 degraded volumes (1 of them now: shop/pvc-1-disk, "
             "shop/pvc-0-disk)",
         ),
+        (
+            [volume("pvc-0", "degraded", since="2027-03-01T10:00:00Z"), engine()],
+            "Longhorn has rebuilt 1 degraded volume (shop/pvc-0-disk)",
+        ),
+        (
+            [
+                volume("pvc-0", "degraded", since="2027-03-01T10:00:00Z"),
+                longhorn("Setting", "replica-replenishment-wait-interval", value="7200"),
+            ],
+            "Longhorn has rebuilt 1 degraded volume (shop/pvc-0-disk)",
+        ),
         ([BACKUP], "VirtualMachineBackup default/b is ready to use (37% done)"),
         ([ADDON], "Addon default/vm-import is deployed"),
         ([MACHINE], "Machine fleet-local/m is Running"),
         ([CLUSTER], "Cluster fleet-local/local of Cluster API is Provisioned"),
         (
-            [
-                own(
-                    "Upgrade",
-                    "u",
-                    SPACE,
-                    metadata={"labels": {"harvesterhci.io/upgradeCleanup": "Pending"}},
-                )
-            ],
+            [own("Upgrade", "u", SPACE, metadata=CLEANUP)],
             "the cleanup of Upgrade harvester-system/u has ended",
         ),
     ],
-    ids=["degraded", "backup", "addon", "machine", "cluster", "cleanup"],
+    ids=[
+        "degraded",
+        "its turn",
+        "late replenishment",
+        "backup",
+        "addon",
+        "machine",
+        "cluster",
+        "cleanup",
+    ],
 )
 def test_what_ends_by_itself_is_a_wait(objects, until):
     result = judged(*objects)
@@ -210,8 +233,44 @@ def test_a_step_at_the_start_of_each_upgrade_is_not_a_stop(objects, release, unt
             "concurrent-replica-rebuild-per-node-limit 0 lets it rebuild none",
             "Set the limit that Longhorn has by default: kubectl patch settings.longhorn.io",
         ),
+        (
+            [volume(robustness="degraded", since="2027-03-01T10:45:00Z"), volume("pvc-0")],
+            "v1.7.1",
+            "shop/pvc-1-disk has been degraded for 75 min, and no copy of it is rebuilt",
+            "See why it does not become healthy: kubectl describe volumes.longhorn.io pvc-1",
+        ),
+        (
+            [volume(robustness="degraded", since=OLD), engine()],
+            "v1.7.1",
+            "for 28 days, and a copy of it is being rebuilt all the same",
+            "See why it does not become healthy",
+        ),
+        (
+            [own("Upgrade", "u", SPACE, metadata=CLEANUP | LATE)],
+            "v1.7.1",
+            "Upgrade harvester-system/u cleans up after itself for 28 days",
+            "See why its cleanup does not end: kubectl describe upgrades.harvesterhci.io u",
+        ),
+        (
+            [
+                manifest(
+                    "cluster.x-k8s.io/v1beta1",
+                    "Cluster",
+                    "local",
+                    "fleet-local",
+                    metadata=LATE,
+                    status={"phase": "Provisioning"},
+                )
+            ],
+            "v1.7.1",
+            "Cluster fleet-local/local of Cluster API is Provisioning for 28 days",
+            "See why it is not: kubectl describe clusters.cluster.x-k8s.io local",
+        ),
     ],
-    ids=[*("old backup", "one replica", "detached", "hotplug", "no rebuilds")],
+    ids=[
+        *("old backup", "one replica", "detached", "hotplug", "no rebuilds"),
+        *("never rebuilt", "rebuilt again and again", "old cleanup", "old cluster"),
+    ],
 )
 def test_what_has_to_be_repaired_is_a_stop(objects, release, reason, remedy):
     result = judged(*objects, release=release)

@@ -50,7 +50,10 @@ READS: Final[Reads] = union(
     maintenance_updates.READS,
     updaters.READS,
     {
-        HARVESTER_UPGRADE: (f"metadata.labels.{_STATE}", f"metadata.labels.{_CLEANUP}"),
+        HARVESTER_UPGRADE: (
+            *(f"metadata.labels.{_STATE}", f"metadata.labels.{_CLEANUP}"),
+            *("metadata.creationTimestamp", "status.conditions"),
+        ),
         HARVESTER_BACKUP: (
             *("metadata.creationTimestamp", "status.readyToUse"),
             *("status.error", "status.progress"),
@@ -62,7 +65,7 @@ READS: Final[Reads] = union(
         ),
         HARVESTER_SETTING: ("value", "default"),
         DEPLOYMENT: ("spec.template.spec.containers",),
-        CAPI_CLUSTER: ("status.phase",),
+        CAPI_CLUSTER: ("metadata.creationTimestamp", "status.phase", *CONDITIONS),
         CAPI_MACHINE: (
             *("metadata.creationTimestamp", "metadata.deletionTimestamp", "status.phase"),
         ),
@@ -72,7 +75,9 @@ READS: Final[Reads] = union(
 BACKUPS: Final = Version(1, 4)
 ADDONS: Final = Version(1, 7)
 _LONG: Final = timedelta(hours=1)
-"""A Machine that is made or leaves, and a change of an add-on, is over by then."""
+"""A Machine that is made or leaves, a change of an add-on or of the Cluster, and the cleanup after
+an upgrade are over by then.
+"""
 _BACKUP: Final = timedelta(days=1)
 """The backup of a large disk is over by then."""
 
@@ -119,11 +124,14 @@ def _earlier(cluster: Cluster) -> Iterator[StartRefusal]:
     for upgrade in sorted(cluster.known(HARVESTER_UPGRADE), key=lambda each: each.name):
         see, title = about("describe", upgrade, HARVESTER_UPGRADE), update_orders.title(upgrade)
         if upgrade.labels.get(_CLEANUP) == "Pending":
+            over = update_orders.since(upgrade.condition("Completed")) or upgrade.created
+            late = clock.has_lasted(over, _LONG, cluster)
+            lasts = clock.lasting(over, cluster) if late else ""
             yield StartRefusal(
                 upgrade,
-                f"{title} cleans up after itself ({_CLEANUP} Pending)",
-                typed("let its Job end", see),
-                f"the cleanup of {title} has ended",
+                f"{title} cleans up after itself{lasts} ({_CLEANUP} Pending)",
+                typed("see why its cleanup does not end", see),
+                "" if late else f"the cleanup of {title} has ended",
             )
         state = upgrade.labels.get(_STATE, "")
         ended = upgrade.condition("Completed")["status"].text in ("True", "False")
@@ -140,9 +148,19 @@ def _cluster(cluster: Cluster) -> Iterator[StartRefusal]:
     phase = found.at("status", "phase").text if found is not None else None
     if found is not None and phase and phase != "Provisioned":
         title = f"Cluster {found.full_name} of Cluster API"
-        until = f"{title} is Provisioned" if phase in ("Pending", "Provisioning") else ""
+        last = _last_change(found)
+        late = clock.has_lasted(last, _LONG, cluster)
+        lasts = clock.lasting(last, cluster) if late else ""
+        passes = phase in ("Pending", "Provisioning") and not late
+        until = f"{title} is Provisioned" if passes else ""
         see = typed("see why it is not", about("describe", found, CAPI_CLUSTER))
-        yield StartRefusal(found, f"{title} is {phase}", see, until)
+        yield StartRefusal(found, f"{title} is {phase}{lasts}", see, until)
+
+
+def _last_change(obj: Object) -> str:
+    """Return when the last condition of an object changed, else when it was made."""
+    said = obj.at("status", "conditions").items()
+    return max(filter(None, map(update_orders.since, said)), default=obj.created)
 
 
 def _backups(cluster: Cluster) -> Iterator[StartRefusal]:
@@ -189,9 +207,7 @@ def _addons(cluster: Cluster) -> Iterator[StartRefusal]:
         state = addon.at("status", "status").text or ""
         if state in _ADDON_DONE[enabled]:
             continue
-        said = addon.at("status", "conditions").items()
-        times = filter(None, (update_orders.since(each) for each in said))
-        last = max(times, default=addon.created)
+        last = _last_change(addon)
         late = clock.has_lasted(last, _LONG, cluster)
         wanted = "enabled" if enabled else "disabled"
         title = f"{HARVESTER_ADDON.kind} {addon.full_name}"

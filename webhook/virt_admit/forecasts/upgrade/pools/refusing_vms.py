@@ -5,23 +5,27 @@ three nodes on), #checkSingleReplicaVolumes (detached ones since 1.5), #checkNon
 (restoreVM since 1.6), #checkStaleHotplugVolumes (since 1.8.2),
 :pkg/util/virtualmachineinstance/virtualmachineinstance.go#GetAllNonLiveMigratableVMINames
 (CD-ROM and container disk before 1.8);
-longhorn/longhorn-manager:types/setting.go#SettingDefinitionConcurrentReplicaRebuildPerNodeLimit.
+longhorn/longhorn-manager:types/setting.go#SettingDefinitionConcurrentReplicaRebuildPerNodeLimit
+#SettingDefinitionReplicaReplenishmentWaitInterval.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.targets import rebuilt_volumes
 from virt_admit.forecasts.placement.components.longhorn import awaited_health, unplaced_replicas
 from virt_admit.forecasts.upgrade.pools import refusing_parts
 from virt_admit.forecasts.upgrade.pools.refusing_parts import StartRefusal
-from virt_admit.model.commands import kubectl, merge_patch, typed, virtctl
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import (
     HARVESTER_SETTING,
+    LONGHORN_ENGINE,
     LONGHORN_SETTING,
     LONGHORN_VOLUME,
     NODE,
@@ -41,12 +45,16 @@ WITNESS: Final = "node-role.harvesterhci.io/witness"
 _CONFIG: Final = "upgrade-config"
 _LIMIT: Final = "concurrent-replica-rebuild-per-node-limit"
 READS: Final[Reads] = union(
+    clock.READS,
     awaited_health.READS,
     rebuilt_volumes.READS,
     refusing_parts.READS,
     {
         NODE: ("metadata.labels", "spec.unschedulable"),
-        LONGHORN_VOLUME: ("spec.numberOfReplicas", "status.kubernetesStatus", "status.state"),
+        LONGHORN_VOLUME: (
+            *("spec.numberOfReplicas", "status.kubernetesStatus", "status.state"),
+            "status.lastDegradedAt",
+        ),
         LONGHORN_SETTING: ("value",),
         VM: ("spec.template.spec.volumes", "status.volumeRequests"),
         VMI: (
@@ -61,6 +69,15 @@ _REMOVABLE: Final = Version(1, 8)
 _HOTPLUGS: Final = Version(1, 8, 2)
 _FEW: Final = 3
 """Nodes from which on volumes have to be healthy."""
+_INTERVAL: Final = "replica-replenishment-wait-interval"
+_TEN_MINUTES: Final = 600
+"""Its default: so long Longhorn waits for a failed replica to come back."""
+_DIGITS: Final = 7
+"""More seconds are months."""
+_BEGUN: Final = timedelta(hours=1)
+"""A rebuild has begun by then, if no other one goes on for which it waits."""
+_REBUILT: Final = timedelta(days=1)
+"""A large volume is rebuilt by then."""
 _ACTIVE: Final = ("creating", "attached", "attaching")
 
 
@@ -117,7 +134,7 @@ def _degraded(cluster: Cluster) -> Iterator[StartRefusal]:
         return
     engines = cluster.cached(rebuilt_volumes.write_only)
     rebuilt = [each for each in sick if each.name in engines]
-    in_turn = (*rebuilt, *(each for each in sick if each not in rebuilt))
+    in_turn = (*rebuilt, *(each for each in sick if each.name not in engines))
     which = names((_claim(each) for each in in_turn), 80)
     total = count(len(sick), "degraded volume")
     limit = find_named(cluster, LONGHORN_SETTING, _LIMIT)
@@ -129,12 +146,39 @@ def _degraded(cluster: Cluster) -> Iterator[StartRefusal]:
             typed("set the limit that Longhorn has by default", patch),
         )
         return
+    left = (each for each in in_turn if not unplaced_replicas.is_stuck(each))
+    late = next((each for each in left if _is_late(each, engines, cluster)), None)
+    if late is not None:
+        yield _unrebuilt(late, f"Longhorn has {total}", engines, cluster)
+        return
     short = (unplaced_replicas.of(each, cluster) for each in sick)
     waits = next((f": {each.why}" for each in short if each is not None), "")
     now = f"{len(rebuilt)} of them now: " if rebuilt and len(rebuilt) < len(sick) else ""
     until = f"Longhorn has rebuilt {total} ({now}{which}{waits})"
     see = kubectl("get", LONGHORN_VOLUME, "", sick[0].namespace)
     yield StartRefusal(sick[0], f"Longhorn has {total}", typed("let it rebuild them", see), until)
+
+
+def _is_late(volume: Object, engines: Mapping[str, Object], cluster: Cluster) -> bool:
+    """Return whether a volume is degraded for longer than rebuilding, or its turn, explains."""
+    busy = bool(engines) or bool(unlisted(cluster, LONGHORN_ENGINE))
+    interval = find_named(cluster, LONGHORN_SETTING, _INTERVAL)
+    wanted = interval["value"].text if interval is not None else ""
+    known = int(wanted) if wanted and wanted.isdecimal() and len(wanted) < _DIGITS else _TEN_MINUTES
+    usual = _REBUILT if busy else timedelta(seconds=known) + _BEGUN
+    return clock.has_lasted(volume.at("status", "lastDegradedAt").text, usual, cluster)
+
+
+def _unrebuilt(
+    volume: Object, begin: str, engines: Mapping[str, Object], cluster: Cluster
+) -> StartRefusal:
+    lasts = clock.lasting(volume.at("status", "lastDegradedAt").text, cluster)
+    rebuilt = volume.name in engines
+    state = "a copy of it is being rebuilt all the same" if rebuilt else "no copy of it is rebuilt"
+    state = "" if unlisted(cluster, LONGHORN_ENGINE) and not rebuilt else f", and {state}"
+    see = about("describe", volume, LONGHORN_VOLUME)
+    why = f"{begin}: {_claim(volume)} has been degraded{lasts}{state}"
+    return StartRefusal(volume, why, typed("see why it does not become healthy", see))
 
 
 def _claim(volume: Object) -> str:
