@@ -62,14 +62,14 @@ def judged(*objects, **known):
 
 BACKUP = own("VirtualMachineBackup", "b", status={"progress": 37})
 ADDON = own("Addon", "vm-import", spec={"enabled": True}, status={"status": "AddonEnabling"})
-MACHINE = manifest(
-    "cluster.x-k8s.io/v1beta1",
-    "Machine",
-    "m",
-    "fleet-local",
-    metadata={"creationTimestamp": "2027-03-01T11:50:00Z"},
-    status={"phase": "Provisioning", "nodeRef": {"name": "a"}},
-)
+
+
+def machine(metadata, **status):
+    status["nodeRef"] = {"name": "a"}
+    kind = ("cluster.x-k8s.io/v1beta1", "Machine")
+    return manifest(*kind, "m", "fleet-local", metadata=metadata, status=status)
+
+
 CLUSTER = manifest(
     "cluster.x-k8s.io/v1beta1",
     "Cluster",
@@ -81,7 +81,9 @@ CLUSTER = manifest(
         "conditions": [{"type": "Ready", "lastTransitionTime": "2027-03-01T11:50:00Z"}],
     },
 )
-CLEANUP = {"labels": {"harvesterhci.io/upgradeCleanup": "Pending"}}
+STATE = "harvesterhci.io/upgradeState"
+CLEANUP = {"labels": {"harvesterhci.io/upgradeCleanup": "Pending", STATE: "Succeeded"}}
+MINUTES = {"creationTimestamp": "2027-03-01T11:55:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -105,22 +107,18 @@ CLEANUP = {"labels": {"harvesterhci.io/upgradeCleanup": "Pending"}}
         ),
         ([BACKUP], "VirtualMachineBackup default/b is ready to use (37% done)"),
         ([ADDON], "Addon default/vm-import is deployed"),
-        ([MACHINE], "Machine fleet-local/m is Running"),
+        ([machine(MINUTES, phase="Provisioning")], "Machine fleet-local/m is Running"),
         ([CLUSTER], "Cluster fleet-local/local of Cluster API is Provisioned"),
+        ([machine(MINUTES)], "Machine fleet-local/m is Running"),
+        ([own("Upgrade", "u", SPACE, metadata=MINUTES)], "Upgrade harvester-system/u has ended"),
         (
             [own("Upgrade", "u", SPACE, metadata=CLEANUP)],
             "the cleanup of Upgrade harvester-system/u has ended",
         ),
     ],
     ids=[
-        "degraded",
-        "its turn",
-        "late replenishment",
-        "backup",
-        "addon",
-        "machine",
-        "cluster",
-        "cleanup",
+        *("degraded", "its turn", "late replenishment", "backup", "addon", "machine", "cluster"),
+        *("new machine", "new upgrade", "cleanup"),
     ],
 )
 def test_what_ends_by_itself_is_a_wait(objects, until):
@@ -150,6 +148,8 @@ def test_a_maintenance_is_a_wait_and_a_cordon_needs_an_uncordon():
 # --- steps and repairs ----------------------------------------------------------------------------
 
 LATE = {"creationTimestamp": OLD}
+LABEL = {"labels": {STATE: "UpgradingNodes"}}
+FAILED = {"conditions": [{"type": "Completed", "status": "False"}]}
 
 
 def guest(**spec):
@@ -266,10 +266,29 @@ def test_a_step_at_the_start_of_each_upgrade_is_not_a_stop(objects, release, unt
             "Cluster fleet-local/local of Cluster API is Provisioning for 28 days",
             "See why it is not: kubectl describe clusters.cluster.x-k8s.io local",
         ),
+        (
+            [own("Upgrade", "u", SPACE, metadata=LATE)],
+            "v1.7.1",
+            "harvester-system/u has not ended (without label harvesterhci.io/upgradeState)",
+            "Finish it, or delete it",
+        ),
+        (
+            [own("Upgrade", "u", SPACE, metadata=LATE | LABEL, status=FAILED)],
+            "v1.7.1",
+            "harvester-system/u counts as not ended (harvesterhci.io/upgradeState UpgradingNodes)",
+            "Delete it, as it has ended: kubectl describe upgrades.harvesterhci.io u",
+        ),
+        (
+            [machine(LATE)],
+            "v1.7.1",
+            "Machine fleet-local/m is without a phase",
+            "See why it is not Running",
+        ),
     ],
     ids=[
         *("old backup", "one replica", "detached", "hotplug", "no rebuilds"),
         *("never rebuilt", "rebuilt again and again", "old cleanup", "old cluster"),
+        *("without label", "label left", "without phase"),
     ],
 )
 def test_what_has_to_be_repaired_is_a_stop(objects, release, reason, remedy):
@@ -324,6 +343,13 @@ def test_kinds_that_were_not_read_are_conditions():
 
     assert "no Addon that was not read refuses the start of the upgrade" in said
     assert not any("Addon" in each for each in judged().conditions)
+
+
+def test_a_cluster_that_does_not_exist_is_a_condition():
+    own = "Cluster fleet-local/local of Cluster API, which was not found, is Provisioned"
+
+    assert own in judged().conditions
+    assert own not in judged(CLUSTER).conditions
 
 
 def test_the_release_is_read_from_the_webhook_too():

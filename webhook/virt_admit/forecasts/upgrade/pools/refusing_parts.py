@@ -78,6 +78,8 @@ _LONG: Final = timedelta(hours=1)
 """A Machine that is made or leaves, a change of an add-on or of the Cluster, and the cleanup after
 an upgrade are over by then.
 """
+_BEGINS: Final = timedelta(minutes=10)
+"""Harvester has labelled an Upgrade by then."""
 _BACKUP: Final = timedelta(days=1)
 """The backup of a large disk is over by then."""
 
@@ -133,28 +135,50 @@ def _earlier(cluster: Cluster) -> Iterator[StartRefusal]:
                 typed("see why its cleanup does not end", see),
                 "" if late else f"the cleanup of {title} has ended",
             )
-        state = upgrade.labels.get(_STATE, "")
-        ended = upgrade.condition("Completed")["status"].text in ("True", "False")
-        if state and state not in ("Succeeded", "Failed") and not ended:
-            yield StartRefusal(
-                upgrade,
-                f"{title} has not ended ({_STATE} {state}), although it is not the latest",
-                typed("finish it, or delete it as the page of Harvester on a failed one says", see),
-            )
+        if upgrade.labels.get(_STATE) not in ("Succeeded", "Failed"):
+            yield _unmarked(upgrade, see, cluster)
+
+
+def _unmarked(upgrade: Object, see: str, cluster: Cluster) -> StartRefusal:
+    """Return that an Upgrade counts as one that goes on: the webhook asks its label alone, and
+    takes none for that, too.
+    """
+    title, state = update_orders.title(upgrade), upgrade.labels.get(_STATE)
+    label = f"{_STATE} {state}" if state else f"without label {_STATE}"
+    if upgrade.condition("Completed")["status"].text in ("True", "False"):
+        why = f"{title} counts as not ended ({label})"
+        return StartRefusal(upgrade, why, typed("delete it, as it has ended", see))
+    if not state and (age := clock.age(upgrade, cluster)) is not None and age < _BEGINS:
+        return StartRefusal(upgrade, f"{title} begins", see, f"{title} has ended")
+    why = f"{title} has not ended ({label}), although it is not the latest"
+    page = "finish it, or delete it as the page of Harvester on a failed one says"
+    return StartRefusal(upgrade, why, typed(page, see))
+
+
+def lacks_cluster(cluster: Cluster) -> bool:
+    """Return whether the Cluster that has to be Provisioned is not known."""
+    return _local(cluster) is None
+
+
+def _local(cluster: Cluster) -> Object | None:
+    return find(cluster, CAPI_CLUSTER, LOCAL, "local")
 
 
 def _cluster(cluster: Cluster) -> Iterator[StartRefusal]:
-    found = find(cluster, CAPI_CLUSTER, LOCAL, "local")
+    found = _local(cluster)
     phase = found.at("status", "phase").text if found is not None else None
-    if found is not None and phase and phase != "Provisioned":
+    if found is not None and phase != "Provisioned":
         title = f"Cluster {found.full_name} of Cluster API"
         last = _last_change(found)
         late = clock.has_lasted(last, _LONG, cluster)
         lasts = clock.lasting(last, cluster) if late else ""
-        passes = phase in ("Pending", "Provisioning") and not late
+        passes = phase in (None, "", "Pending", "Provisioning") and not late
         until = f"{title} is Provisioned" if passes else ""
         see = typed("see why it is not", about("describe", found, CAPI_CLUSTER))
-        yield StartRefusal(found, f"{title} is {phase}{lasts}", see, until)
+        yield StartRefusal(found, f"{title} is {phase or _NEW}{lasts}", see, until)
+
+
+_NEW: Final = "without a phase"
 
 
 def _last_change(obj: Object) -> str:
@@ -242,14 +266,14 @@ def _nodes(cluster: Cluster) -> Iterator[StartRefusal]:
 def _machines(cluster: Cluster) -> Iterator[StartRefusal]:
     for machine in sorted(cluster.known(CAPI_MACHINE, LOCAL), key=lambda each: each.name):
         phase = machine.at("status", "phase").text
-        if not phase or phase == "Running":
+        if phase == "Running":
             continue
         began = machine.metadata["deletionTimestamp"].text or machine.created
-        passes = machine.deleted or phase in ("Pending", "Provisioning", "Provisioned")
+        passes = machine.deleted or phase in (None, "", "Pending", "Provisioning", "Provisioned")
         late = clock.has_lasted(began, _LONG, cluster)
         title = update_orders.title(machine)
         until = f"{title} is {'gone' if machine.deleted else 'Running'}"
         see = typed("see why it is not Running", about("describe", machine, CAPI_MACHINE))
         yield StartRefusal(
-            machine, f"{title} is {phase}", see, until if passes and not late else ""
+            machine, f"{title} is {phase or _NEW}", see, until if passes and not late else ""
         )

@@ -101,6 +101,8 @@ def rests_on(cluster: Cluster) -> Iterator[str]:
         "what Harvester checks at the start and no object shows: room for 13 GiB of images on the "
         "disk of each node, certificates of RKE2 that are valid for 7 days"
     )
+    if refusing_parts.lacks_cluster(cluster):
+        yield "Cluster fleet-local/local of Cluster API, which was not found, is Provisioned"
     for each in _refusals(cluster):
         if each.until and not each.certain:
             yield f"other releases or settings of Harvester refuse to start it until {each.until}"
