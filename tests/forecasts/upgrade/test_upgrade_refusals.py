@@ -187,8 +187,14 @@ PINNED = {"nodeSelector": {"kubernetes.io/hostname": "a"}}
             "(virtctl stop db -n shop), as it migrates no VM with a host",
         ),
         ([guest(**CD)], "v1.7.1", "migrates no VM with a CD-ROM or a container disk"),
+        (
+            [volume(replicas=1, state="detached")],
+            "v1.5.0",
+            "until the Upgrade is made with annotation harvesterhci.io/skipSingleReplicaDetachedVol"
+            ': "true", as 1 detached Longhorn volume has a single replica (shop/pvc-1-disk)',
+        ),
     ],
-    ids=["schedule", "selector", "device", "cd"],
+    ids=["schedule", "selector", "device", "cd", "detached"],
 )
 def test_a_step_at_the_start_of_each_upgrade_is_not_a_stop(objects, release, until):
     result = judged(*objects, release=release)
@@ -213,10 +219,11 @@ def test_a_step_at_the_start_of_each_upgrade_is_not_a_stop(objects, release, unt
             "Give it a second one: kubectl patch volumes.longhorn.io pvc-1",
         ),
         (
-            [volume(replicas=1, state="detached")],
+            [volume(replicas=1), volume("pvc-0", replicas=1, state="detached")],
             "v1.5.0",
-            "1 Longhorn volume has a single replica",
-            "Give it a second one",
+            "1 Longhorn volume has a single replica (shop/pvc-1-disk)",
+            "or shut the VMs that use them down meanwhile, and give the Upgrade annotation "
+            "harvesterhci.io/skipSingleReplicaDetachedVol",
         ),
         (
             [hotplugged(), vm()],
@@ -286,7 +293,7 @@ def test_a_step_at_the_start_of_each_upgrade_is_not_a_stop(objects, release, unt
         ),
     ],
     ids=[
-        *("old backup", "one replica", "detached", "hotplug", "no rebuilds"),
+        *("old backup", "one replica", "one replica since 1.5", "hotplug", "no rebuilds"),
         *("never rebuilt", "rebuilt again and again", "old cleanup", "old cluster"),
         *("without label", "label left", "without phase"),
     ],
@@ -330,12 +337,14 @@ def test_what_its_release_does_not_refuse(objects, release, restores):
 def test_an_unknown_release_or_setting_is_told_as_a_condition_or_a_doubt():
     steps = judged(own("ScheduleVMBackup", "daily"), release="")
     blind = judged(guest(**PINNED), restores=None)
-    (repair,) = judged(volume(replicas=1, state="detached"), release="").unseen
+    idle = judged(volume(replicas=1, state="detached"), release="")
+    (repair,) = judged(hotplugged(), vm(), release="").unseen
     other = "other releases or settings of Harvester refuse to start it until "
 
     assert (steps.possible, steps.before_nodes, blind.before_nodes) == (True, "", "")
     assert f"{other}ScheduleVMBackup default/daily is suspended" in "; ".join(steps.conditions)
-    assert repair.startswith("whether Harvester refuses to start an upgrade while 1 Longhorn")
+    assert f"{other}the Upgrade is made with annotation" in "; ".join(idle.conditions)
+    assert repair.startswith("whether Harvester refuses to start an upgrade while volume x")
 
 
 def test_kinds_that_were_not_read_are_conditions():

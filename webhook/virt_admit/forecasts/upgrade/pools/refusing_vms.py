@@ -1,8 +1,8 @@
 """Volumes and VMs for which the webhook of Harvester refuses an Upgrade.
 
 Sources: harvester/harvester:pkg/webhook/resources/upgrade/validator.go#hasDegradedVolume (from
-three nodes on), #checkSingleReplicaVolumes (detached ones since 1.5), #checkNonLiveMigratableVMs
-(restoreVM since 1.6), #checkStaleHotplugVolumes (since 1.8.2),
+three nodes on), #checkSingleReplicaVolumes #skipSingleReplicaDetachedVolCheck (detached ones since
+1.5), #checkNonLiveMigratableVMs (restoreVM since 1.6), #checkStaleHotplugVolumes (since 1.8.2),
 :pkg/util/virtualmachineinstance/virtualmachineinstance.go#GetAllNonLiveMigratableVMINames
 (CD-ROM and container disk before 1.8);
 longhorn/longhorn-manager:types/setting.go#SettingDefinitionConcurrentReplicaRebuildPerNodeLimit
@@ -192,22 +192,31 @@ def _single(cluster: Cluster) -> Iterator[StartRefusal]:
     every = sorted(cluster.known(LONGHORN_VOLUME), key=lambda each: each.name)
     found = [each for each in every if each.at("spec", "numberOfReplicas").integer == 1]
     active = [each for each in found if each.at("status", "state").text in _ACTIVE]
+    idle = [each for each in found if each.at("status", "state").text not in _ACTIVE]
     release = refusing_parts.release(cluster)
-    refused = active if release is not None and release < _DETACHED else found
-    if not refused:
-        return
-    first = (*active, *refused)[0]
-    data = {"spec": {"numberOfReplicas": 2}}
-    patch = merge_patch(LONGHORN_VOLUME, first.name, first.namespace, data)
-    more = "each of them" if refused[1:] else "it"
-    then = "shut the VMs that use them down" if active else ""
-    which, verb = names(map(_claim, refused), 80), "has" if len(refused) == 1 else "have"
-    yield StartRefusal(
-        first,
-        f"{count(len(refused), 'Longhorn volume')} {verb} a single replica ({which})",
-        typed(f"give {more} a second one", patch, f"or {then} meanwhile" if then else ""),
-        certain=bool(active) or release is not None,
-    )
+    skips = release is None or release >= _DETACHED
+    if active:
+        first = active[0]
+        data = {"spec": {"numberOfReplicas": 2}}
+        patch = merge_patch(LONGHORN_VOLUME, first.name, first.namespace, data)
+        way = f"give {'each of them' if active[1:] else 'it'} a second one"
+        also = f", and give the Upgrade annotation {_SKIP}" if skips else ""
+        stop = f"or shut the VMs that use them down meanwhile{also}"
+        yield StartRefusal(first, _one_replica(active, ""), typed(way, patch, stop))
+    if idle and skips:
+        why = _one_replica(idle, "detached ")
+        until = f"the Upgrade is made with annotation {_SKIP}, as {why}"
+        yield StartRefusal(idle[0], why, "", until, certain=release is not None)
+
+
+_SKIP: Final = 'harvesterhci.io/skipSingleReplicaDetachedVol: "true"'
+"""With any text, the webhook asks volumes in use alone."""
+
+
+def _one_replica(volumes: Sequence[Object], state: str) -> str:
+    verb = "has" if len(volumes) == 1 else "have"
+    total = count(len(volumes), f"{state}Longhorn volume")
+    return f"{total} {verb} a single replica ({names(map(_claim, volumes), 80)})"
 
 
 # --- VMs ------------------------------------------------------------------------------------------
