@@ -6,8 +6,10 @@ import pytest
 
 from tests.builders import manifest, node, vm, vmi
 from tests.cli.test_upgrade import kubevirt
+from virt_admit.forecasts.upgrade.pools import refusing_vms
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.scheduler.node_selectors import NodeSelector
 from virt_admit.reports.explain import judged_rules
 from virt_admit.reports.explain.node import collect
 from virt_admit.reports.explain.node import text as node_text
@@ -406,6 +408,24 @@ def test_an_upgrade_that_is_under_way_is_not_refused():
     upgrade = own("Upgrade", "u", SPACE, metadata=label, status=status)
 
     assert "refuses" not in judged(upgrade, BACKUP).before_nodes
+
+
+def test_the_nodes_of_an_affinity_are_looked_for_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        NodeSelector, "matches", lambda self, name, _: asked.append(name) or name == "a"
+    )
+    term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["1"]}]}
+    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    place = {"nodeName": "a"}
+    guests = [
+        vmi(metadata={"name": name}, status=place, affinity={"nodeAffinity": wanted})
+        for name in "wxyz"
+    ]
+    (found,) = refusing_vms.refusals(cluster(*guests))
+
+    assert found.why.endswith("runs with a node affinity that no other node meets")
+    assert asked == [*"abc"]
 
 
 def test_rancher_takes_the_nodes_by_role_and_by_the_name_of_their_machine():

@@ -11,8 +11,9 @@ longhorn/longhorn-manager:types/setting.go#SettingDefinitionConcurrentReplicaReb
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -41,6 +42,7 @@ from virt_admit.model.messages import count, names
 from virt_admit.model.scheduler.node_selectors import parse_node_selector
 from virt_admit.model.scheduler.pod_terms import REQUIRED
 
+_Takers = Callable[[str], Sequence[str]]
 WITNESS: Final = "node-role.harvesterhci.io/witness"
 _CONFIG: Final = "upgrade-config"
 _LIMIT: Final = "concurrent-replica-rebuild-per-node-limit"
@@ -227,8 +229,9 @@ def _unmovable(
 ) -> Iterator[StartRefusal]:
     """Yield the VMs that Harvester takes as not migratable, whatever KubeVirt says of them."""
     by_why: dict[str, list[Object]] = {}
+    takers = _takers(nodes)
     for vmi in sorted(cluster.known(VMI), key=lambda each: each.full_name):
-        if why := _why(vmi, nodes, release):
+        if why := _why(vmi, takers, release):
             by_why.setdefault(why, []).append(vmi)
     for why, found in by_why.items():
         which = names((each.full_name for each in found), 80)
@@ -248,26 +251,33 @@ def _or_restore(release: Version | None) -> str:
 _MEDIA: Final = "a CD-ROM or a container disk"
 
 
-def _why(vmi: Object, nodes: Sequence[Object], release: Version | None) -> str:
+def _why(vmi: Object, takers: _Takers, release: Version | None) -> str:
     spec = vmi["spec"]
     if spec["nodeSelector"].present:
         return "a node selector"
     if spec.at("domain", "devices", "hostDevices").present:
         return "a host device"
     required = spec.at("affinity", "nodeAffinity", REQUIRED)
-    if required.present and not _fits(required, vmi.at("status", "nodeName").text, nodes):
+    own = vmi.at("status", "nodeName").text
+    wanted = json.dumps(required.value, default=str) if required.present else ""
+    if wanted and all(name == own for name in takers(wanted)):
         return "a node affinity that no other node meets"
     media = any(disk["cdrom"].present for disk in spec.at("domain", "devices", "disks").items())
     media |= any(each["containerDisk"].present for each in spec["volumes"].items())
     return _MEDIA if media and (release is None or release < _REMOVABLE) else ""
 
 
-def _fits(required: Field, own: str | None, nodes: Sequence[Object]) -> bool:
-    """Return whether a node affinity lets a VM go to another node, cordoned or not: a cordon is
-    told by itself.
+def _takers(nodes: Sequence[Object]) -> _Takers:
+    """Return what tells the nodes that a node affinity lets a VM go to, cordoned or not: a cordon
+    is told by itself. Many VMs have the same one.
     """
-    selector = parse_node_selector(required.value)
-    return any(node.name != own and selector.matches(node.name, node.labels) for node in nodes)
+
+    @functools.cache
+    def found(affinity: str) -> Sequence[str]:
+        selector = parse_node_selector(json.loads(affinity))
+        return [each.name for each in nodes if selector.matches(each.name, each.labels)]
+
+    return found
 
 
 def _hotplugs(release: Version | None, cluster: Cluster) -> Iterator[StartRefusal]:
