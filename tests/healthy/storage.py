@@ -280,7 +280,7 @@ def default_policy() -> Healthy:
 
 def with_gpu() -> Healthy:
     """Return a cluster with a VM on a GPU of which another node has one too,
-    and a stopped VM with a single replica. Harvester refuses an upgrade for both.
+    and a stopped VM with a single replica. Both are steps at the start of an upgrade.
     """
     items = harvester((1, 4), HARVESTER, STOPPED)
     for each in items:
@@ -307,13 +307,7 @@ def with_gpu() -> Healthy:
     vms = {"train": "restarts elsewhere"}
     source = f"{MANAGER} (stopped replicas do not count); {REFUSES}"
     return Healthy(
-        "harvester-1.5-gpu",
-        source,
-        snapshot(items),
-        all_yes(HARVESTER),
-        vms,
-        upgrade=frozenset({False}),
-        findings=COVERED,
+        "harvester-1.5-gpu", source, snapshot(items), all_yes(HARVESTER), vms, findings=COVERED
     )
 
 

@@ -11,6 +11,9 @@ from tests.forecasts.placement.test_longhorn_starts import (
     replica,
     volume,
 )
+from virt_admit.forecasts.placement.components.longhorn import stopped_managers
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import LONGHORN_MANAGER
 
 
 def _manager(name, on, state):
@@ -53,3 +56,18 @@ def test_a_volume_whose_replicas_are_on_a_drained_node(replicas, says):
     cause = found(*volume(), engine("v1-e-0", "b", "stopped", "stopped"), *_DRAINED, *replicas)
 
     assert (cause and says in cause.words) is (says and True)
+
+
+def test_the_managers_of_a_node_are_looked_for_once():
+    class Counting(Snapshot):
+        walks = 0
+
+        def known(self, kind, namespace=None):
+            self.walks += kind is LONGHORN_MANAGER
+            return super().known(kind, namespace)
+
+    cluster = Counting(_DRAINED, ("*",))
+    every = [stopped_managers.of_node(name, "v1", cluster) for name in "abab"]
+
+    assert [each is not None for each in every] == [True, False, True, False]
+    assert cluster.walks == 1

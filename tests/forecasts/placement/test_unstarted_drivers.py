@@ -381,12 +381,14 @@ def test_the_root_directory_is_not_the_cause(arguments, fields):
     assert remedy.startswith("repair pod disks-csi-node-a on a")
 
 
-# --- a pod that is older than the kubelet ---------------------------------------------------------
+# --- a pod that is older than the return of its node ----------------------------------------------
 
 
 def older(started="2026-11-20T08:00:00Z", since=LONG_AGO, lists=None, ready=True):
-    """Return why node a lacks the driver, and what helps. Its pod there runs since ``started``, the
-    node is Ready since ``since``, and has the drivers in ``lists``.
+    """Return why node a lacks the driver, and what helps, without a command and with it.
+
+    Its pod there runs since ``started``, the node is Ready since ``since``, and has the drivers in
+    ``lists``.
     """
     own = running()
     state = {"running": {"startedAt": started}}
@@ -399,17 +401,21 @@ def older(started="2026-11-20T08:00:00Z", since=LONG_AGO, lists=None, ready=True
     one = node()
     one.data["status"]["conditions"][0]["lastTransitionTime"] = since
     found = Snapshot([here, there, one, node("b"), own, running(on="b")], ["*"], time=NOW)
-    return node_drivers.because(DRIVER, "a", found), node_drivers.remedy(DRIVER, "a", found)
+    every = (node_drivers.because, node_drivers.words, node_drivers.remedy)
+    return tuple(each(DRIVER, "a", found) for each in every)
 
 
-def test_a_pod_older_than_the_kubelet_is_replaced():
-    reason, remedy = older()
+def test_a_pod_older_than_the_return_of_its_node_is_replaced():
+    reason, words, remedy = older()
     assert (
-        f"its pod disks-csi-node-a there runs since 2026-11-20T08:00:00Z, but a is Ready only "
-        f"since {LONG_AGO}"
+        f"its pod disks-csi-node-a there runs since 2026-11-20T08:00:00Z, but a became Ready "
+        f"again at {LONG_AGO}"
     ) in reason
-    assert remedy.startswith("delete pod disks-csi-node-a on a, so that its successor registers")
-    assert remedy.endswith("kubectl delete pod disks-csi-node-a -n disks")
+    assert words == (
+        "replace pod disks-csi-node-a on a, so that it registers again (unless guests there use "
+        "volumes with FUSE or rbd-nbd, which would lose them)"
+    )
+    assert remedy == f"{words}: kubectl delete pod disks-csi-node-a -n disks"
 
 
 @pytest.mark.parametrize(
@@ -422,6 +428,6 @@ def test_a_pod_older_than_the_kubelet_is_replaced():
     ids=["started again", "the kubelet has just started", "registered"],
 )
 def test_the_age_of_the_pod_is_not_the_cause(fields):
-    reason, remedy = older(**fields)
+    reason, _, remedy = older(**fields)
     assert reason == ""
     assert "delete pod" not in remedy

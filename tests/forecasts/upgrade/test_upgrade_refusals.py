@@ -6,8 +6,10 @@ import pytest
 
 from tests.builders import manifest, node, vm, vmi
 from tests.cli.test_upgrade import kubevirt
+from virt_admit.forecasts.upgrade.pools import refusing_vms
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.scheduler.node_selectors import NodeSelector
 from virt_admit.reports.explain import judged_rules
 from virt_admit.reports.explain.node import collect
 from virt_admit.reports.explain.node import text as node_text
@@ -34,9 +36,10 @@ def longhorn(kind, name, **fields):
     return manifest("longhorn.io/v1beta2", kind, name, "longhorn-system", **fields)
 
 
-def volume(name="pvc-1", robustness="healthy", replicas=3, state="attached"):
+def volume(name="pvc-1", robustness="healthy", replicas=3, state="attached", since=None):
     known = {"namespace": "shop", "pvcName": f"{name}-disk"}
     status = {"state": state, "robustness": robustness, "kubernetesStatus": known}
+    status |= {"lastDegradedAt": since} if since else {}
     return longhorn("Volume", name, spec={"numberOfReplicas": replicas}, status=status)
 
 
@@ -61,17 +64,28 @@ def judged(*objects, **known):
 
 BACKUP = own("VirtualMachineBackup", "b", status={"progress": 37})
 ADDON = own("Addon", "vm-import", spec={"enabled": True}, status={"status": "AddonEnabling"})
-MACHINE = manifest(
-    "cluster.x-k8s.io/v1beta1",
-    "Machine",
-    "m",
-    "fleet-local",
-    metadata={"creationTimestamp": "2027-03-01T11:50:00Z"},
-    status={"phase": "Provisioning", "nodeRef": {"name": "a"}},
-)
+
+
+def machine(metadata, **status):
+    status["nodeRef"] = {"name": "a"}
+    kind = ("cluster.x-k8s.io/v1beta1", "Machine")
+    return manifest(*kind, "m", "fleet-local", metadata=metadata, status=status)
+
+
 CLUSTER = manifest(
-    "cluster.x-k8s.io/v1beta1", "Cluster", "local", "fleet-local", status={"phase": "Provisioning"}
+    "cluster.x-k8s.io/v1beta1",
+    "Cluster",
+    "local",
+    "fleet-local",
+    metadata={"creationTimestamp": OLD},
+    status={
+        "phase": "Provisioning",
+        "conditions": [{"type": "Ready", "lastTransitionTime": "2027-03-01T11:50:00Z"}],
+    },
 )
+STATE = "harvesterhci.io/upgradeState"
+CLEANUP = {"labels": {"harvesterhci.io/upgradeCleanup": "Pending", STATE: "Succeeded"}}
+MINUTES = {"creationTimestamp": "2027-03-01T11:55:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -82,23 +96,32 @@ CLUSTER = manifest(
             "Longhorn has rebuilt 2 degraded volumes (1 of them now: shop/pvc-1-disk, "
             "shop/pvc-0-disk)",
         ),
-        ([BACKUP], "VirtualMachineBackup default/b is ready to use (37% done)"),
-        ([ADDON], "Addon default/vm-import is deployed"),
-        ([MACHINE], "Machine fleet-local/m is Running"),
-        ([CLUSTER], "Cluster fleet-local/local of Cluster API is Provisioned"),
+        (
+            [volume("pvc-0", "degraded", since="2027-03-01T10:00:00Z"), engine()],
+            "Longhorn has rebuilt 1 degraded volume (shop/pvc-0-disk)",
+        ),
         (
             [
-                own(
-                    "Upgrade",
-                    "u",
-                    SPACE,
-                    metadata={"labels": {"harvesterhci.io/upgradeCleanup": "Pending"}},
-                )
+                volume("pvc-0", "degraded", since="2027-03-01T10:00:00Z"),
+                longhorn("Setting", "replica-replenishment-wait-interval", value="7200"),
             ],
+            "Longhorn has rebuilt 1 degraded volume (shop/pvc-0-disk)",
+        ),
+        ([BACKUP], "VirtualMachineBackup default/b is ready to use (37% done)"),
+        ([ADDON], "Addon default/vm-import is deployed"),
+        ([machine(MINUTES, phase="Provisioning")], "Machine fleet-local/m is Running"),
+        ([CLUSTER], "Cluster fleet-local/local of Cluster API is Provisioned"),
+        ([machine(MINUTES)], "Machine fleet-local/m is Running"),
+        ([own("Upgrade", "u", SPACE, metadata=MINUTES)], "Upgrade harvester-system/u has ended"),
+        (
+            [own("Upgrade", "u", SPACE, metadata=CLEANUP)],
             "the cleanup of Upgrade harvester-system/u has ended",
         ),
     ],
-    ids=["degraded", "backup", "addon", "machine", "cluster", "cleanup"],
+    ids=[
+        *("degraded", "its turn", "late replenishment", "backup", "addon", "machine", "cluster"),
+        *("new machine", "new upgrade", "cleanup"),
+    ],
 )
 def test_what_ends_by_itself_is_a_wait(objects, until):
     result = judged(*objects)
@@ -127,6 +150,8 @@ def test_a_maintenance_is_a_wait_and_a_cordon_needs_an_uncordon():
 # --- steps and repairs ----------------------------------------------------------------------------
 
 LATE = {"creationTimestamp": OLD}
+LABEL = {"labels": {STATE: "UpgradingNodes"}}
+FAILED = {"conditions": [{"type": "Completed", "status": "False"}]}
 
 
 def guest(**spec):
@@ -164,8 +189,14 @@ PINNED = {"nodeSelector": {"kubernetes.io/hostname": "a"}}
             "(virtctl stop db -n shop), as it migrates no VM with a host",
         ),
         ([guest(**CD)], "v1.7.1", "migrates no VM with a CD-ROM or a container disk"),
+        (
+            [volume(replicas=1, state="detached")],
+            "v1.5.0",
+            "until the Upgrade is made with annotation harvesterhci.io/skipSingleReplicaDetachedVol"
+            ': "true", as 1 detached Longhorn volume has a single replica (shop/pvc-1-disk)',
+        ),
     ],
-    ids=["schedule", "selector", "device", "cd"],
+    ids=["schedule", "selector", "device", "cd", "detached"],
 )
 def test_a_step_at_the_start_of_each_upgrade_is_not_a_stop(objects, release, until):
     result = judged(*objects, release=release)
@@ -190,10 +221,11 @@ def test_a_step_at_the_start_of_each_upgrade_is_not_a_stop(objects, release, unt
             "Give it a second one: kubectl patch volumes.longhorn.io pvc-1",
         ),
         (
-            [volume(replicas=1, state="detached")],
+            [volume(replicas=1), volume("pvc-0", replicas=1, state="detached")],
             "v1.5.0",
-            "1 Longhorn volume has a single replica",
-            "Give it a second one",
+            "1 Longhorn volume has a single replica (shop/pvc-1-disk)",
+            "or shut the VMs that use them down meanwhile, and give the Upgrade annotation "
+            "harvesterhci.io/skipSingleReplicaDetachedVol",
         ),
         (
             [hotplugged(), vm()],
@@ -210,8 +242,63 @@ def test_a_step_at_the_start_of_each_upgrade_is_not_a_stop(objects, release, unt
             "concurrent-replica-rebuild-per-node-limit 0 lets it rebuild none",
             "Set the limit that Longhorn has by default: kubectl patch settings.longhorn.io",
         ),
+        (
+            [volume(robustness="degraded", since="2027-03-01T10:45:00Z"), volume("pvc-0")],
+            "v1.7.1",
+            "shop/pvc-1-disk has been degraded for 75 min, and no copy of it is rebuilt",
+            "See why it does not become healthy: kubectl describe volumes.longhorn.io pvc-1",
+        ),
+        (
+            [volume(robustness="degraded", since=OLD), engine()],
+            "v1.7.1",
+            "for 28 days, and a copy of it is being rebuilt all the same",
+            "See why it does not become healthy",
+        ),
+        (
+            [own("Upgrade", "u", SPACE, metadata=CLEANUP | LATE)],
+            "v1.7.1",
+            "Upgrade harvester-system/u cleans up after itself for 28 days",
+            "See why its cleanup does not end: kubectl describe upgrades.harvesterhci.io u",
+        ),
+        (
+            [
+                manifest(
+                    "cluster.x-k8s.io/v1beta1",
+                    "Cluster",
+                    "local",
+                    "fleet-local",
+                    metadata=LATE,
+                    status={"phase": "Provisioning"},
+                )
+            ],
+            "v1.7.1",
+            "Cluster fleet-local/local of Cluster API is Provisioning for 28 days",
+            "See why it is not: kubectl describe clusters.cluster.x-k8s.io local",
+        ),
+        (
+            [own("Upgrade", "u", SPACE, metadata=LATE)],
+            "v1.7.1",
+            "harvester-system/u has not ended (without label harvesterhci.io/upgradeState)",
+            "Finish it, or delete it",
+        ),
+        (
+            [own("Upgrade", "u", SPACE, metadata=LATE | LABEL, status=FAILED)],
+            "v1.7.1",
+            "harvester-system/u counts as not ended (harvesterhci.io/upgradeState UpgradingNodes)",
+            "Delete it, as it has ended: kubectl describe upgrades.harvesterhci.io u",
+        ),
+        (
+            [machine(LATE)],
+            "v1.7.1",
+            "Machine fleet-local/m is without a phase",
+            "See why it is not Running",
+        ),
     ],
-    ids=[*("old backup", "one replica", "detached", "hotplug", "no rebuilds")],
+    ids=[
+        *("old backup", "one replica", "one replica since 1.5", "hotplug", "no rebuilds"),
+        *("never rebuilt", "rebuilt again and again", "old cleanup", "old cluster"),
+        *("without label", "label left", "without phase"),
+    ],
 )
 def test_what_has_to_be_repaired_is_a_stop(objects, release, reason, remedy):
     result = judged(*objects, release=release)
@@ -252,12 +339,14 @@ def test_what_its_release_does_not_refuse(objects, release, restores):
 def test_an_unknown_release_or_setting_is_told_as_a_condition_or_a_doubt():
     steps = judged(own("ScheduleVMBackup", "daily"), release="")
     blind = judged(guest(**PINNED), restores=None)
-    (repair,) = judged(volume(replicas=1, state="detached"), release="").unseen
+    idle = judged(volume(replicas=1, state="detached"), release="")
+    (repair,) = judged(hotplugged(), vm(), release="").unseen
     other = "other releases or settings of Harvester refuse to start it until "
 
     assert (steps.possible, steps.before_nodes, blind.before_nodes) == (True, "", "")
     assert f"{other}ScheduleVMBackup default/daily is suspended" in "; ".join(steps.conditions)
-    assert repair.startswith("whether Harvester refuses to start an upgrade while 1 Longhorn")
+    assert f"{other}the Upgrade is made with annotation" in "; ".join(idle.conditions)
+    assert repair.startswith("whether Harvester refuses to start an upgrade while volume x")
 
 
 def test_kinds_that_were_not_read_are_conditions():
@@ -265,6 +354,13 @@ def test_kinds_that_were_not_read_are_conditions():
 
     assert "no Addon that was not read refuses the start of the upgrade" in said
     assert not any("Addon" in each for each in judged().conditions)
+
+
+def test_a_cluster_that_does_not_exist_is_a_condition():
+    own = "Cluster fleet-local/local of Cluster API, which was not found, is Provisioned"
+
+    assert own in judged().conditions
+    assert own not in judged(CLUSTER).conditions
 
 
 def test_the_release_is_read_from_the_webhook_too():
@@ -276,10 +372,27 @@ def test_the_release_is_read_from_the_webhook_too():
 
 
 @pytest.mark.parametrize(
-    "hidden", ["volumes.longhorn.io", "machines.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"]
+    "hidden",
+    [
+        *("volumes.longhorn.io", "machines.cluster.x-k8s.io", "clusters.cluster.x-k8s.io"),
+        *("upgrades.harvesterhci.io", "virtualmachines.kubevirt.io"),
+        "upgradeplans.management.harvesterhci.io",
+    ],
 )
 def test_kinds_that_were_not_read(hidden):
-    assert judged(unreadable=[hidden]).possible is None
+    assert judged(unreadable=[hidden], release="v1.8.2").possible is None
+
+
+@pytest.mark.parametrize(
+    ("hidden", "release", "restores"),
+    [
+        ("upgradeplans.management.harvesterhci.io", "v1.7.1", False),
+        ("virtualmachines.kubevirt.io", "v1.8.1", False),
+        ("virtualmachines.kubevirt.io", "v1.8.2", True),
+    ],
+)
+def test_kinds_that_its_release_does_not_ask(hidden, release, restores):
+    assert judged(unreadable=[hidden], release=release, restores=restores).possible is True
 
 
 def test_two_nodes_and_clusters_without_harvester_are_not_asked():
@@ -295,6 +408,24 @@ def test_an_upgrade_that_is_under_way_is_not_refused():
     upgrade = own("Upgrade", "u", SPACE, metadata=label, status=status)
 
     assert "refuses" not in judged(upgrade, BACKUP).before_nodes
+
+
+def test_the_nodes_of_an_affinity_are_looked_for_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        NodeSelector, "matches", lambda self, name, _: asked.append(name) or name == "a"
+    )
+    term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["1"]}]}
+    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    place = {"nodeName": "a"}
+    guests = [
+        vmi(metadata={"name": name}, status=place, affinity={"nodeAffinity": wanted})
+        for name in "wxyz"
+    ]
+    (found,) = refusing_vms.refusals(cluster(*guests))
+
+    assert found.why.endswith("runs with a node affinity that no other node meets")
+    assert asked == [*"abc"]
 
 
 def test_rancher_takes_the_nodes_by_role_and_by_the_name_of_their_machine():

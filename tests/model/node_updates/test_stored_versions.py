@@ -34,19 +34,28 @@ def migration(version: str = "v1", status: bool = True) -> Raw:
 
 
 PLUGIN = obj("ConsolePlugin", "console.openshift.io/v1", "p")
+AGAIN = f"Write all {PLUGINS} again unchanged, so that each is stored as v1"
 PATCH = "patch customresourcedefinition consoleplugins.console.openshift.io --subresource=status"
 
 
 @pytest.mark.parametrize(
     ("objects", "begins"),
     [
-        ([PLUGIN, migration()], "Take v1alpha1 out of status.storedVersions, as StorageVersionM"),
+        ([PLUGIN, migration()], f"{AGAIN} (StorageVersionMigration m wrote them before, when"),
+        ([migration()], "Take v1alpha1 out of status.storedVersions, as no such object exists"),
         ([], "Take v1alpha1 out of status.storedVersions, as no such object exists"),
-        ([PLUGIN], "Write all consoleplugins.console.openshift.io again unchanged"),
-        ([PLUGIN, migration("v1alpha1")], "Write all"),
-        ([PLUGIN, migration(status=False)], "Write all"),
+        ([PLUGIN], f"{AGAIN}: "),
+        ([PLUGIN, migration("v1alpha1")], f"{AGAIN}: "),
+        ([PLUGIN, migration(status=False)], f"{AGAIN}: "),
     ],
-    ids=["migrated", "none exists", "not migrated", "another version", "failed"],
+    ids=[
+        "migrated",
+        "migrated and gone",
+        "none exists",
+        "not migrated",
+        "another version",
+        "failed",
+    ],
 )
 def test_a_stored_version_that_the_release_no_longer_has(objects: list[Raw], begins: str) -> None:
     failing = condition("Failing", True, "UpdatePayloadResourceInvalid", INVALID, hours=2)

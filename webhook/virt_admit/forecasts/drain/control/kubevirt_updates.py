@@ -162,7 +162,7 @@ def _failed(kubevirt: Object, update: str, cluster: Cluster) -> Iterator[HeldUpd
     words = kubevirt.condition("Synchronized")["message"].words
     escalation = escalations.of(words, cluster)
     if escalation is None:
-        if escalations.is_said(words):
+        if escalations.are_granted(words, cluster):
             return  # its role has the rules by now, and virt-operator tries again
         why = f"virt-operator fails each time: {cut_middle(words.rstrip('.'), 300)}"
         remedy = typed("resolve what it reports", about("describe", kubevirt, KUBEVIRT))

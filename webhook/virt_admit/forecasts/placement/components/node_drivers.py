@@ -240,8 +240,8 @@ def because(driver: str, node: str, cluster: Cluster) -> str:
 
 
 def forgotten(driver: str, node: str, cluster: Cluster) -> LostRegistration | None:
-    """Return that the pod of a driver which a node lacks is older than the kubelet there; None: it
-    is not, or the pods that it needs are broken."""
+    """Return that the pod of a driver which a node lacks runs since before that became Ready again;
+    None: it does not, or the pods that it needs are broken."""
     pod = _pod(driver, node, cluster)
     if pod is None or driver not in lacking(cluster).get(node, ()):
         return None

@@ -50,7 +50,10 @@ READS: Final[Reads] = union(
     maintenance_updates.READS,
     updaters.READS,
     {
-        HARVESTER_UPGRADE: (f"metadata.labels.{_STATE}", f"metadata.labels.{_CLEANUP}"),
+        HARVESTER_UPGRADE: (
+            *(f"metadata.labels.{_STATE}", f"metadata.labels.{_CLEANUP}"),
+            *("metadata.creationTimestamp", "status.conditions"),
+        ),
         HARVESTER_BACKUP: (
             *("metadata.creationTimestamp", "status.readyToUse"),
             *("status.error", "status.progress"),
@@ -62,7 +65,7 @@ READS: Final[Reads] = union(
         ),
         HARVESTER_SETTING: ("value", "default"),
         DEPLOYMENT: ("spec.template.spec.containers",),
-        CAPI_CLUSTER: ("status.phase",),
+        CAPI_CLUSTER: ("metadata.creationTimestamp", "status.phase", *CONDITIONS),
         CAPI_MACHINE: (
             *("metadata.creationTimestamp", "metadata.deletionTimestamp", "status.phase"),
         ),
@@ -72,7 +75,11 @@ READS: Final[Reads] = union(
 BACKUPS: Final = Version(1, 4)
 ADDONS: Final = Version(1, 7)
 _LONG: Final = timedelta(hours=1)
-"""A Machine that is made or leaves, and a change of an add-on, is over by then."""
+"""A Machine that is made or leaves, a change of an add-on or of the Cluster, and the cleanup after
+an upgrade are over by then.
+"""
+_BEGINS: Final = timedelta(minutes=10)
+"""Harvester has labelled an Upgrade by then."""
 _BACKUP: Final = timedelta(days=1)
 """The backup of a large disk is over by then."""
 
@@ -119,30 +126,65 @@ def _earlier(cluster: Cluster) -> Iterator[StartRefusal]:
     for upgrade in sorted(cluster.known(HARVESTER_UPGRADE), key=lambda each: each.name):
         see, title = about("describe", upgrade, HARVESTER_UPGRADE), update_orders.title(upgrade)
         if upgrade.labels.get(_CLEANUP) == "Pending":
+            over = update_orders.since(upgrade.condition("Completed")) or upgrade.created
+            late = clock.has_lasted(over, _LONG, cluster)
+            lasts = clock.lasting(over, cluster) if late else ""
             yield StartRefusal(
                 upgrade,
-                f"{title} cleans up after itself ({_CLEANUP} Pending)",
-                typed("let its Job end", see),
-                f"the cleanup of {title} has ended",
+                f"{title} cleans up after itself{lasts} ({_CLEANUP} Pending)",
+                typed("see why its cleanup does not end", see),
+                "" if late else f"the cleanup of {title} has ended",
             )
-        state = upgrade.labels.get(_STATE, "")
-        ended = upgrade.condition("Completed")["status"].text in ("True", "False")
-        if state and state not in ("Succeeded", "Failed") and not ended:
-            yield StartRefusal(
-                upgrade,
-                f"{title} has not ended ({_STATE} {state}), although it is not the latest",
-                typed("finish it, or delete it as the page of Harvester on a failed one says", see),
-            )
+        if upgrade.labels.get(_STATE) not in ("Succeeded", "Failed"):
+            yield _unmarked(upgrade, see, cluster)
+
+
+def _unmarked(upgrade: Object, see: str, cluster: Cluster) -> StartRefusal:
+    """Return that an Upgrade counts as one that goes on: the webhook asks its label alone, and
+    takes none for that, too.
+    """
+    title, state = update_orders.title(upgrade), upgrade.labels.get(_STATE)
+    label = f"{_STATE} {state}" if state else f"without label {_STATE}"
+    if upgrade.condition("Completed")["status"].text in ("True", "False"):
+        why = f"{title} counts as not ended ({label})"
+        return StartRefusal(upgrade, why, typed("delete it, as it has ended", see))
+    if not state and (age := clock.age(upgrade, cluster)) is not None and age < _BEGINS:
+        return StartRefusal(upgrade, f"{title} begins", see, f"{title} has ended")
+    why = f"{title} has not ended ({label}), although it is not the latest"
+    page = "finish it, or delete it as the page of Harvester on a failed one says"
+    return StartRefusal(upgrade, why, typed(page, see))
+
+
+def lacks_cluster(cluster: Cluster) -> bool:
+    """Return whether the Cluster that has to be Provisioned is not known."""
+    return _local(cluster) is None
+
+
+def _local(cluster: Cluster) -> Object | None:
+    return find(cluster, CAPI_CLUSTER, LOCAL, "local")
 
 
 def _cluster(cluster: Cluster) -> Iterator[StartRefusal]:
-    found = find(cluster, CAPI_CLUSTER, LOCAL, "local")
+    found = _local(cluster)
     phase = found.at("status", "phase").text if found is not None else None
-    if found is not None and phase and phase != "Provisioned":
+    if found is not None and phase != "Provisioned":
         title = f"Cluster {found.full_name} of Cluster API"
-        until = f"{title} is Provisioned" if phase in ("Pending", "Provisioning") else ""
+        last = _last_change(found)
+        late = clock.has_lasted(last, _LONG, cluster)
+        lasts = clock.lasting(last, cluster) if late else ""
+        passes = phase in (None, "", "Pending", "Provisioning") and not late
+        until = f"{title} is Provisioned" if passes else ""
         see = typed("see why it is not", about("describe", found, CAPI_CLUSTER))
-        yield StartRefusal(found, f"{title} is {phase}", see, until)
+        yield StartRefusal(found, f"{title} is {phase or _NEW}{lasts}", see, until)
+
+
+_NEW: Final = "without a phase"
+
+
+def _last_change(obj: Object) -> str:
+    """Return when the last condition of an object changed, else when it was made."""
+    said = obj.at("status", "conditions").items()
+    return max(filter(None, map(update_orders.since, said)), default=obj.created)
 
 
 def _backups(cluster: Cluster) -> Iterator[StartRefusal]:
@@ -189,9 +231,7 @@ def _addons(cluster: Cluster) -> Iterator[StartRefusal]:
         state = addon.at("status", "status").text or ""
         if state in _ADDON_DONE[enabled]:
             continue
-        said = addon.at("status", "conditions").items()
-        times = filter(None, (update_orders.since(each) for each in said))
-        last = max(times, default=addon.created)
+        last = _last_change(addon)
         late = clock.has_lasted(last, _LONG, cluster)
         wanted = "enabled" if enabled else "disabled"
         title = f"{HARVESTER_ADDON.kind} {addon.full_name}"
@@ -226,14 +266,14 @@ def _nodes(cluster: Cluster) -> Iterator[StartRefusal]:
 def _machines(cluster: Cluster) -> Iterator[StartRefusal]:
     for machine in sorted(cluster.known(CAPI_MACHINE, LOCAL), key=lambda each: each.name):
         phase = machine.at("status", "phase").text
-        if not phase or phase == "Running":
+        if phase == "Running":
             continue
         began = machine.metadata["deletionTimestamp"].text or machine.created
-        passes = machine.deleted or phase in ("Pending", "Provisioning", "Provisioned")
+        passes = machine.deleted or phase in (None, "", "Pending", "Provisioning", "Provisioned")
         late = clock.has_lasted(began, _LONG, cluster)
         title = update_orders.title(machine)
         until = f"{title} is {'gone' if machine.deleted else 'Running'}"
         see = typed("see why it is not Running", about("describe", machine, CAPI_MACHINE))
         yield StartRefusal(
-            machine, f"{title} is {phase}", see, until if passes and not late else ""
+            machine, f"{title} is {phase or _NEW}", see, until if passes and not late else ""
         )

@@ -24,10 +24,13 @@ from virt_admit.model.kubernetes.kinds import (
     HARVESTER_ADDON,
     HARVESTER_BACKUP,
     HARVESTER_SCHEDULE,
+    HARVESTER_UPGRADE,
     LONGHORN_VOLUME,
     UPGRADE_PLAN,
+    VM,
 )
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.node_updates.node_phases import PoolUpdate
@@ -80,10 +83,13 @@ def doubts(cluster: Cluster) -> Iterator[str]:
 def unread(cluster: Cluster) -> Iterator[Unseen]:
     """Yield the kinds of which one object more may have to be repaired before an Upgrade."""
     if _asks(cluster):
-        kinds = [CAPI_CLUSTER, CAPI_MACHINE]
+        kinds = [HARVESTER_UPGRADE, CAPI_CLUSTER, CAPI_MACHINE]
         kinds += (
             [] if awaited_health.asks(cluster) else [LONGHORN_VOLUME]
         )  # asked by harvester_waits
+        release = refusing_parts.release(cluster)
+        kinds += [UPGRADE_PLAN] if release is None or release >= _PLANS else []
+        kinds += [VM] if refusing_vms.asks_hotplugs(cluster) else []
         yield from chain.from_iterable(more_may_exist(cluster, kind) for kind in kinds)
 
 
@@ -95,6 +101,8 @@ def rests_on(cluster: Cluster) -> Iterator[str]:
         "what Harvester checks at the start and no object shows: room for 13 GiB of images on the "
         "disk of each node, certificates of RKE2 that are valid for 7 days"
     )
+    if refusing_parts.lacks_cluster(cluster):
+        yield "Cluster fleet-local/local of Cluster API, which was not found, is Provisioned"
     for each in _refusals(cluster):
         if each.until and not each.certain:
             yield f"other releases or settings of Harvester refuse to start it until {each.until}"
@@ -110,6 +118,8 @@ _SINCE: Final = {
     HARVESTER_ADDON: refusing_parts.ADDONS,
 }
 """The kinds that refuse it until something passes, with the first release that asks them."""
+_PLANS: Final = Version(1, 8)
+"""The first release with UpgradePlans."""
 
 
 def _asks(cluster: Cluster) -> bool:

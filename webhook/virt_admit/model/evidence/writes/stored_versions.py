@@ -2,7 +2,8 @@
 
 The API server refuses a definition without a version of ``status.storedVersions``, which it never
 shortens itself: an object may be stored in it. It encodes each object that is written in the
-storage version, and a StorageVersionMigration writes all of them. Sources:
+storage version of that time. A StorageVersionMigration writes all of them; its ``version`` is that
+of the requests, so an earlier one does not show in which version they are stored. Sources:
 kubernetes/apiextensions-apiserver:pkg/apis/apiextensions/validation/validation.go
 #ValidateCustomResourceDefinitionStoredVersions;
 kubernetes/apiserver:pkg/storage/etcd3/store.go#GuaranteedUpdate (data that differ are written);
@@ -45,17 +46,17 @@ class LeftVersions(NamedTuple):
     """Those that may go."""
     storage: str
     """The version in which objects are stored now."""
-    migrated: str
+    unused: str
     """What shows that no object is left in the others; empty: nothing does."""
-    is_earlier: bool = False
-    """Whether that is a migration, whose storage version is not known."""
+    migration: str = ""
+    """Which migration has written all objects before, as a clause; empty: none is known."""
 
     @property
     def words(self) -> str:
         """What is left, as a clause."""
         every = ", ".join((*self.versions, self.storage))
         which = " and ".join(self.versions)
-        kept = f", although {self.migrated}" if self.migrated else ""
+        kept = f", although {self.unused}" if self.unused else ""
         return (
             f"CustomResourceDefinition {self.name} has {every} in status.storedVersions and "
             f"storage version {self.storage}{kept}: one without {which} is refused as invalid"
@@ -67,12 +68,10 @@ class LeftVersions(NamedTuple):
         stored = {"status": {"storedVersions": [self.storage]}}
         patch = merge_patch(CRD, self.name, "", stored, "--subresource=status")
         which = names(self.versions)
-        if not self.migrated:
+        if not self.unused:
             last = f"only then take {which} out of its status.storedVersions ({patch}); {_THEN}"
-            return rewrite(self.name, self.storage, last)
-        again = f" (if {self.storage} was not the storage version then, write them again first)"
-        again = again if self.is_earlier else ""
-        begin = f"Take {which} out of status.storedVersions, as {self.migrated}{again}"
+            return rewrite(self.name, self.storage, last, self.migration)
+        begin = f"Take {which} out of status.storedVersions, as {self.unused}"
         return typed(begin, patch, _THEN)
 
 
@@ -83,11 +82,15 @@ def _written(name: str) -> str:
     return f"kubectl get {name} -A -o json | kubectl replace -f -"
 
 
-def rewrite(name: str, storage: str, then: str) -> str:
-    """Return how the objects of a definition are stored in its storage version, and what then."""
+def rewrite(name: str, storage: str, then: str, before: str = "") -> str:
+    """Return how the objects of a definition are stored in its storage version, and what then.
+
+    ``before``: what has written them before, as a clause.
+    """
+    known = storage or "the present storage version"
+    note = f" ({before}, when {known} may not have been the storage version)" if before else ""
     return typed(
-        f"Write all {name} again unchanged, so that each is stored as "
-        f"{storage or 'the present storage version'}",
+        f"Write all {name} again unchanged, so that each is stored as {known}{note}",
         _written(name),
         then,
     )
@@ -106,9 +109,9 @@ def refused(words: str, cluster: Cluster) -> LeftVersions | None:
     left = [each for each in stored if each and each != storage]
     if not left:
         return None
-    done = _migration(found, storage, cluster)
-    none = "" if done else _none_exists(found, storage, cluster)
-    return LeftVersions(found.name, left, storage, done or none, bool(done))
+    none = _none_exists(found, storage, cluster)
+    done = "" if none else _migration(found, storage, cluster)
+    return LeftVersions(found.name, left, storage, none, done)
 
 
 def definition(name: str, cluster: Cluster) -> Object | None:
@@ -141,7 +144,7 @@ def _migration(crd: Object, storage: str, cluster: Cluster) -> str:
         if found == (group, plural, storage) and done["status"].text == "True":
             when = (done["lastUpdateTime"].text or "")[:10]
             on = f" on {when}" if when else ""
-            return f"StorageVersionMigration {each.name} has written them all as {storage}{on}"
+            return f"StorageVersionMigration {each.name} wrote them before{on}"
     return ""
 
 

@@ -1,4 +1,5 @@
-"""CSI drivers that the kubelet of a node has forgotten: their pod there is older than it.
+"""CSI drivers that the kubelet of a node has forgotten: its node became Ready again after their
+pod there had started. That it lacks the driver tells a new kubelet from a fault of the network.
 
 A kubelet that starts looks for the sockets of drivers again. One that finds the socket stale, or
 asks the driver too early, does not always try again, and a pod that runs on does not register by
@@ -33,7 +34,7 @@ _TRIES: Final = timedelta(minutes=10)
 
 
 class LostRegistration(NamedTuple):
-    """A driver's pod that runs for longer than the kubelet of its node."""
+    """A driver's pod that runs since before its node became Ready again."""
 
     pod: Object
     node: str
@@ -44,27 +45,29 @@ class LostRegistration(NamedTuple):
     def words(self) -> str:
         """What is wrong, as a part of a sentence about the driver."""
         return (
-            f"its pod {self.pod.name} there runs since {self.started}, but {self.node} is Ready "
-            f"only since {self.ready}: the pod has not registered again since then"
+            f"its pod {self.pod.name} there runs since {self.started}, but {self.node} became "
+            f"Ready again at {self.ready}: the pod has not registered again since then"
         )
 
     @property
     def advice(self) -> str:
-        """What ends it, without a command."""
-        return f"replace pod {self.pod.name} on {self.node}, so that it registers again"
+        """What ends it, without a command. A mount that a process of the pod serves would end
+        with it.
+        """
+        return (
+            f"replace pod {self.pod.name} on {self.node}, so that it registers again (unless "
+            "guests there use volumes with FUSE or rbd-nbd, which would lose them)"
+        )
 
     @property
     def remedy(self) -> str:
-        """What ends it. A mount that a process of the pod serves would end with it."""
-        way = f"delete pod {self.pod.name} on {self.node}, so that its successor registers again"
-        careful = "unless guests there use volumes with FUSE or rbd-nbd, which would lose them"
-        command = kubectl("delete", POD, self.pod.name, self.pod.namespace)
-        return typed(f"{way} ({careful})", command)
+        """What ends it, with its command."""
+        return typed(self.advice, kubectl("delete", POD, self.pod.name, self.pod.namespace))
 
 
 def of_pod(pod: Object, cluster: Cluster) -> LostRegistration | None:
-    """Return that a pod which is to register a driver is older than the kubelet of its node; None:
-    it is not, or not for long, or that is not known.
+    """Return that a pod which is to register a driver runs since before its node became Ready
+    again; None: it does not, or that is not long ago, or not known.
     """
     name = pod.at("spec", "nodeName").text or ""
     node = find(cluster, NODE, "", name)

@@ -7,17 +7,18 @@ longhorn/longhorn-manager:controller/instance_manager_controller.go#handlePod.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
 from virt_admit.forecasts.placement.components.longhorn import kubelet_refusals, replaced_managers
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import LONGHORN_MANAGER, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import fields, find, is_absent
+from virt_admit.model.lookups import fields, find, grouped, is_absent
 
 READS: Final[Reads] = union(
     kubelet_refusals.READS,
@@ -51,15 +52,18 @@ def of_node(node: str, engine: str, cluster: Cluster) -> HeldVolume | None:
     """
     own = [
         each
-        for each in cluster.known(LONGHORN_MANAGER)
-        if each.at("spec", "nodeID").text == node
-        and data_engine(each) == engine
-        and not replaced_managers.gets_none(each, cluster)
+        for each in entry(cluster, _by_node, node) or ()
+        if data_engine(each) == engine and not replaced_managers.gets_none(each, cluster)
     ]
     if any(_state(each) == _RUNNING for each in own):
         return None
     reasons = (_of_stopped(each, node, cluster) for each in own)
     return min(reasons, key=lambda reason: reason.refused, default=None)
+
+
+def _by_node(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    managers = cluster.known(LONGHORN_MANAGER)
+    return grouped(managers, lambda each: each.at("spec", "nodeID").text or "")
 
 
 def _of_stopped(manager: Object, node: str, cluster: Cluster) -> HeldVolume:
