@@ -1,11 +1,14 @@
 """A token of Multus that the API server refuses is a fault of its DaemonSet, not of a node."""
 
+from itertools import chain
+
 import pytest
 
 from tests.builders import manifest, warning
 from tests.forecasts.drain.vm_motion import ago
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import POD
 
 SHORT = "--service-account-extend-token-expiration=false"
 SAID = 'Failed to create pod sandbox: plugin type="{}" name="m" failed (add): Multus: [x]: {}'
@@ -118,3 +121,20 @@ def test_an_agent_that_does_not_run_is_repaired_first():
     ]
     found = fault(down, agent("b"), server("s", SHORT))
     assert RESTART not in found.remedy
+
+
+def test_the_pods_of_the_cluster_are_gone_through_once_for_all_that_wait():
+    class Counting(Snapshot):
+        walks = 0
+
+        def known(self, kind, namespace=None):
+            self.walks += kind is POD
+            return super().known(kind, namespace)
+
+    nodes = [f"n{number}" for number in range(20)]
+    pods = [waiting(node) for node in nodes]
+    objects = [*map(agent, nodes), *chain.from_iterable(pods), server("s", SHORT)]
+    cluster = Counting(objects, ("*",), time=ago(0))
+
+    assert all(pod_starts.fault(pod, cluster).lasts for pod, _ in pods)
+    assert cluster.walks < len(nodes)
