@@ -9,6 +9,7 @@ from tests.forecasts.drain.vm_motion import ago
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Object
 
 SHORT = "--service-account-extend-token-expiration=false"
 SAID = 'Failed to create pod sandbox: plugin type="{}" name="m" failed (add): Multus: [x]: {}'
@@ -103,6 +104,35 @@ def test_an_old_error_of_another_node_may_be_over():
 def test_other_errors_are_not_of_a_token(other):
     found = fault(agent("a"), agent("b"), server("s", SHORT), **other)
     assert found.remedy.startswith(f"repair the network plugin {other.get('plugin', 'multus')} on")
+
+
+CALICO = "error getting ClusterInformation: connection is unauthorized: {}"
+
+
+def calico():
+    made = agent("a")
+    owner = made.data["metadata"]["ownerReferences"][0] | {"name": "calico-node"}
+    more = {"name": "calico-node-a", "namespace": "calico-system", "ownerReferences": [owner]}
+    return Object(made.data | {"metadata": made.data["metadata"] | more})
+
+
+@pytest.mark.parametrize("called", ["", 'plugin type="calico" failed (add): '])
+def test_a_refused_token_of_calico_is_not_that_of_multus(called):
+    network = 'error adding container to network "k8s-pod-network": '
+    said = network + called + CALICO.format("Unauthorized")
+    others = agent("a"), agent("b"), server("s", SHORT)
+    found, unknown = fault(*others, calico(), said=said), fault(*others, said=said)
+
+    assert "kubectl delete pod calico-node-a -n calico-system" in found.remedy
+    assert (found.of_node, found.lasts) == (True, False)
+    assert not any(
+        "rke2-multus" in each.remedy or DELETE in each.remedy for each in (found, unknown)
+    )
+
+
+def test_a_token_of_calico_that_lacks_a_right_is_not_made_again():
+    said = CALICO.format('clusterinformations "default" is forbidden: User cannot get it')
+    assert "kubectl delete" not in fault(calico(), plugin="calico", said=said).remedy
 
 
 def test_a_pod_that_has_got_its_network_since_has_another_cause():

@@ -35,7 +35,11 @@ READS: Final[Reads] = {
     )
 }
 _PLUGIN: Final = "multus"
-_REFUSED: Final = re.compile(r"\bUnauthorized\b")
+_REFUSED: Final = re.compile(
+    r"Multus: \[[^\[\]]{1,700}\]: error (?:getting|waiting for) pod: Unauthorized\b"
+)
+"""Multus looks up the pod first. A plugin that it calls has a token of its own, as Calico's has
+(k8snetworkplumbingwg/multus-cni:pkg/multus/multus.go#getPod #CmdAdd)."""
 _SHORT: Final = "--service-account-extend-token-expiration=false"
 _WATCH: Final = "--cleanup-config-on-exit"
 _NO_WATCH: Final = "--skip-config-watch"
