@@ -15,6 +15,9 @@ DEGRADED = {
     "PG_DEGRADED": "Degraded data redundancy: 52/4782 objects degraded (1.087%), 17 pgs degraded"
 }
 
+MISPLACED = {"OBJECT_MISPLACED": "52/4782 objects misplaced (1.087%)"}
+REBALANCES_NOT = {"OSDMAP_FLAGS": "noout,norebalance flag(s) set"}
+
 
 def ceph(health="HEALTH_WARN", details=DEGRADED, checked=AGO[0]):
     found = world.ceph(health)
@@ -51,9 +54,10 @@ def recovering(state=None, back=AGO[3], down=(), time=NOW, **more):
         ),
         ({"details": {"OSD_FLAGS": "1 OSDs have {NOOUT} flags set"}}, "for 3 min, and nothing"),
         ({"details": {"OSDMAP_FLAGS": "noout,nodeep-scrub flag(s) set"}}, "for 3 min, and"),
+        ({"details": DEGRADED | REBALANCES_NOT}, "for 3 min (1.087% of its objects degraded)"),
         ({"health": "HEALTH_OK", "details": {}, "back": AGO[12]}, "for 12 min, and nothing"),
     ],
-    ids=["degraded", "a moment", "noout", "flags of no recovery", "only misplaced"],
+    ids=["degraded", "a moment", "noout", "flags of no recovery", "norebalance", "only misplaced"],
 )
 def test_a_recovery_that_goes_on_is_waited_for(more, says):
     found = recovering(**more)
@@ -75,6 +79,12 @@ def test_a_recovery_that_goes_on_is_waited_for(more, says):
             "but its flag norecover stops the recovery",
         ),
         (
+            {"details": DEGRADED | {"OSDMAP_FLAGS": "norebalance,norecover flag(s) set"}},
+            "but its flag norecover stops the recovery",
+        ),
+        ({"details": MISPLACED | REBALANCES_NOT}, "but its flag norebalance stops the recovery"),
+        ({"details": DEGRADED | MISPLACED | REBALANCES_NOT}, "but its flag norebalance stops"),
+        (
             {"details": DEGRADED | {"PG_BACKFILL_FULL": "3 pgs backfill_toofull"}},
             "but Ceph reports PG_BACKFILL_FULL: 3 pgs backfill_toofull",
         ),
@@ -84,7 +94,10 @@ def test_a_recovery_that_goes_on_is_waited_for(more, says):
         ),
         ({"details": {"OBJECT_UNFOUND": "1/9 objects unfound"}}, "but Ceph reports OBJECT_UNF"),
     ],
-    ids=["hours", "old state", "no time", "error", "flag", "no room", "down", "unfound"],
+    ids=[
+        *("hours", "old state", "no time", "error", "flag", "second flag", "misplaced", "both"),
+        *("no room", "down", "unfound"),
+    ],
 )
 def test_a_recovery_that_may_not_go_on_blocks(more, says):
     found = recovering(**more)

@@ -55,13 +55,35 @@ def test_a_provider_that_runs_moves_its_vm(provider):
     assert off.forecasts[0].outcome is VmOutcome.STOPS
 
 
+def draining(reason, message):
+    told = {"type": "DrainingSucceeded", "status": "False", "reason": reason, "message": message}
+    return {"conditions": [told]}
+
+
+REFUSED = "Drain not completed yet: * Pod web/a: cannot evict pod as it would violate the budget"
+
+
 @pytest.mark.parametrize(
-    ("asked", "strategy", "leaves"),
-    [(200, "External", True), (7200, "External", False), (200, "LiveMigrate", False)],
+    ("asked", "strategy", "hook", "status", "leaves"),
+    [
+        (200, "External", "", {}, True),
+        (200, "External", "", draining("Draining", "* Pod web/a: deletionTimestamp set"), True),
+        (7200, "External", "", {}, False),
+        (200, "LiveMigrate", "", {}, False),
+        (200, "External", "pre-drain", {}, False),
+        (200, "External", "pre-terminate", {}, False),
+        (200, "External", "", draining("DrainingFailed", "the API does not answer"), False),
+        (200, "External", "", draining("Draining", REFUSED), False),
+    ],
 )
-def test_a_vm_whose_machine_is_being_deleted_does_not_start_again(asked, strategy, leaves):
+def test_a_vm_whose_machine_is_being_deleted_does_not_start_again(
+    asked, strategy, hook, status, leaves
+):
     (leaving, guests) = capi()
+    hooks = {f"{hook}.delete.hook.machine.cluster.x-k8s.io/backup": "x"} if hook else {}
     leaving.data["metadata"] |= {"deletionTimestamp": ago(asked), "finalizers": ["x"]}
+    leaving.data["metadata"]["annotations"] = hooks
+    leaving.data["status"] = status
     subject = worker()
     subject.data["spec"]["evictionStrategy"] = strategy
     objects = [*NODES, subject, machine("db"), leaving, guests, deployment(*PROVIDER)]
@@ -375,11 +397,18 @@ def test_a_worker_that_cannot_migrate_leaves_by_its_machine(notes, owner, how):
     remedy = not_migratable(notes=notes)
 
     assert remedy.startswith(
-        "drain node w-node of its guest cluster c there, then delete its Machine, in whose place "
-        f"{owner} makes another one with a new VM: kubectl delete machines.cluster.x-k8s.io m-0 -n "
+        "cordon a (kubectl cordon a), drain node w-node of its guest cluster c there, then delete "
+        f"its Machine, in whose place {owner} makes another one with a new VM: kubectl delete "
+        "machines.cluster.x-k8s.io m-0 -n "
     )
     assert f"once its VMs get evictionStrategy External {how}" in remedy
     assert "LiveMigrateIfPossible" not in remedy
+
+
+def test_a_host_that_is_cordoned_is_not_cordoned_again():
+    host = Object(next(each for each in NODES if each.name == "a").data | {})
+    host.data["spec"] = {"unschedulable": True}
+    assert not_migratable(host).startswith("drain node w-node")
 
 
 @pytest.mark.parametrize(

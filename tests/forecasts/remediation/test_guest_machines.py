@@ -6,6 +6,7 @@ from tests.builders import complete, manifest
 from virt_admit.forecasts.outage import outages
 from virt_admit.forecasts.remediation import outside_checks
 from virt_admit.forecasts.remediation.unwatched import guest_machines
+from virt_admit.model.kubernetes.objects import Object
 
 CAPI, SPACE = "cluster.x-k8s.io/v1beta1", "tenants"
 IN = "cluster.x-k8s.io/cluster-name"
@@ -113,3 +114,20 @@ def test_the_replacement_is_told_of_the_vms_of_the_tenant_alone():
         == f"{reasons['other']}; MachineHealthCheck tenants/md replaces it with another VM"
     )
     assert not any("replaces it" in why for why in found.because)
+
+
+def test_the_machines_of_a_check_are_named_once_for_all_vms():
+    class Counted(Object):
+        named = 0
+
+        @property
+        def full_name(self):
+            Counted.named += 1
+            return super().full_name
+
+    made = tenant("abcd" * 5)
+    machines = [Counted(each.data, SPACE) for each in made if each.kind == "Machine"]
+    cluster = complete(*(each for each in made if each.kind != "Machine"), *machines)
+
+    assert all(guest_machines.may_be_watched(each, cluster) for each in machines)
+    assert Counted.named <= 3 * len(machines)

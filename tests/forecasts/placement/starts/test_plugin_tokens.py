@@ -1,11 +1,15 @@
 """A token of Multus that the API server refuses is a fault of its DaemonSet, not of a node."""
 
+from itertools import chain
+
 import pytest
 
 from tests.builders import manifest, warning
 from tests.forecasts.drain.vm_motion import ago
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import POD
+from virt_admit.model.kubernetes.objects import Object
 
 SHORT = "--service-account-extend-token-expiration=false"
 SAID = 'Failed to create pod sandbox: plugin type="{}" name="m" failed (add): Multus: [x]: {}'
@@ -102,6 +106,35 @@ def test_other_errors_are_not_of_a_token(other):
     assert found.remedy.startswith(f"repair the network plugin {other.get('plugin', 'multus')} on")
 
 
+CALICO = "error getting ClusterInformation: connection is unauthorized: {}"
+
+
+def calico():
+    made = agent("a")
+    owner = made.data["metadata"]["ownerReferences"][0] | {"name": "calico-node"}
+    more = {"name": "calico-node-a", "namespace": "calico-system", "ownerReferences": [owner]}
+    return Object(made.data | {"metadata": made.data["metadata"] | more})
+
+
+@pytest.mark.parametrize("called", ["", 'plugin type="calico" failed (add): '])
+def test_a_refused_token_of_calico_is_not_that_of_multus(called):
+    network = 'error adding container to network "k8s-pod-network": '
+    said = network + called + CALICO.format("Unauthorized")
+    others = agent("a"), agent("b"), server("s", SHORT)
+    found, unknown = fault(*others, calico(), said=said), fault(*others, said=said)
+
+    assert "kubectl delete pod calico-node-a -n calico-system" in found.remedy
+    assert (found.of_node, found.lasts) == (True, False)
+    assert not any(
+        "rke2-multus" in each.remedy or DELETE in each.remedy for each in (found, unknown)
+    )
+
+
+def test_a_token_of_calico_that_lacks_a_right_is_not_made_again():
+    said = CALICO.format('clusterinformations "default" is forbidden: User cannot get it')
+    assert "kubectl delete" not in fault(calico(), plugin="calico", said=said).remedy
+
+
 def test_a_pod_that_has_got_its_network_since_has_another_cause():
     ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     (pod, _) = waiting("a")
@@ -118,3 +151,20 @@ def test_an_agent_that_does_not_run_is_repaired_first():
     ]
     found = fault(down, agent("b"), server("s", SHORT))
     assert RESTART not in found.remedy
+
+
+def test_the_pods_of_the_cluster_are_gone_through_once_for_all_that_wait():
+    class Counting(Snapshot):
+        walks = 0
+
+        def known(self, kind, namespace=None):
+            self.walks += kind is POD
+            return super().known(kind, namespace)
+
+    nodes = [f"n{number}" for number in range(20)]
+    pods = [waiting(node) for node in nodes]
+    objects = [*map(agent, nodes), *chain.from_iterable(pods), server("s", SHORT)]
+    cluster = Counting(objects, ("*",), time=ago(0))
+
+    assert all(pod_starts.fault(pod, cluster).lasts for pod, _ in pods)
+    assert cluster.walks < len(nodes)

@@ -111,6 +111,13 @@ def terminating_hooks(machine: Object) -> tuple[str, ...]:
     return ()
 
 
+def is_held_up(machine: Object) -> bool:
+    """Return whether the deletion of a Machine has a hook, or meets pods that are not evicted."""
+    hooks = (*pre_drain_hooks(machine), *_hooks(machine, _PRE_TERMINATE, "preTerminate"))
+    failed = machine.condition("DrainingSucceeded")["reason"].text == "DrainingFailed"
+    return bool(hooks) or failed or "annot evict pod" in reported(machine)[0]
+
+
 def _hooks(machine: Object, prefix: str, field: str) -> Iterator[str]:
     if kinds.of(machine) is CAPI_MACHINE:
         hooks = [

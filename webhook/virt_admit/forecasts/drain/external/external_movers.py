@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import (
@@ -24,6 +24,7 @@ from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
     DEPLOYMENT,
+    NODE,
     VM,
     VMI,
 )
@@ -31,18 +32,22 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.lookups import find, grouped
-from virt_admit.model.remediation import health_checks
+from virt_admit.model.remediation import health_checks, machine_drain
 
-READS: Final[Reads] = {
-    DEPLOYMENT: ("status.readyReplicas",),
-    CAPI_MACHINE: (
-        *("metadata.annotations", "metadata.labels", "metadata.ownerReferences"),
-        *("spec.clusterName", "spec.infrastructureRef.name", "status.nodeRef.name"),
-    ),
-    CAPI_CLUSTER: ("spec.paused",),
-    VM: ("metadata.labels",),
-    VMI: ("metadata.labels",),
-}
+READS: Final[Reads] = union(
+    {CAPI_MACHINE: machine_drain.DELETED_READS[CAPI_MACHINE]},
+    {
+        DEPLOYMENT: ("status.readyReplicas",),
+        CAPI_MACHINE: (
+            *("metadata.annotations", "metadata.labels", "metadata.ownerReferences"),
+            *("spec.clusterName", "spec.infrastructureRef.name", "status.nodeRef.name"),
+        ),
+        CAPI_CLUSTER: ("spec.paused",),
+        NODE: ("spec.unschedulable",),
+        VM: ("metadata.labels",),
+        VMI: ("metadata.labels", "status.nodeName"),
+    },
+)
 MARK_READS: Final[Reads] = union(
     vmis.OWNER_READS, {VM: ("metadata.labels",), VMI: ("metadata.labels",)}
 )
@@ -77,7 +82,7 @@ def leaving(vmi: Object, cluster: Cluster) -> str:
         return ""
     for each in machines(vmi, cluster):
         asked = clock.since(each.metadata["deletionTimestamp"].text, cluster)
-        if asked is not None and asked < _SOON:
+        if asked is not None and asked < _SOON and not machine_drain.is_held_up(each):
             return f"Machine {each.full_name}"
     return ""
 
@@ -97,13 +102,18 @@ def replaced(vmi: Object, cluster: Cluster) -> str:
     if _CONTROL_PLANE in machine.labels or _is_paused(machine, cluster):
         return ""
     node = machine.at("status", "nodeRef", "name").text or machine.name
+    host = vmi.at("status", "nodeName").text or ""
+    own = find(cluster, NODE, "", host)
+    first = ""  # kube-scheduler may place the new VM on the host that is to be drained
+    if host and (own is None or own.at("spec", "unschedulable").boolean is not True):
+        first = f"cordon {host} ({shell('kubectl', 'cordon', argument(host))}), "
     pool = machine.annotations.get(health_checks.NODE_POOL)
     owner = f"NodePool {pool}" if pool else f"MachineSet {machine.owned_by(CAPI_MACHINE_SET.kind)}"
     where = "by HyperShift, as later releases do" if pool else "in its KubevirtMachineTemplate"
     guests = machine.at("spec", "clusterName").text or "?"
     return typed(
-        f"drain node {node} of its guest cluster {guests} there, then delete its Machine, in whose "
-        f"place {owner} makes another one with a new VM",
+        f"{first}drain node {node} of its guest cluster {guests} there, then delete its "
+        f"Machine, in whose place {owner} makes another one with a new VM",
         kubectl("delete", CAPI_MACHINE, machine.name, machine.namespace),
         f"a drain does the same by itself once its VMs get evictionStrategy External {where}",
     )

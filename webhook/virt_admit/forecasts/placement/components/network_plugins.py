@@ -62,6 +62,7 @@ def remedy(
         cluster: the cluster.
         said: its error.
     """
+    plugin = _CALICO if _REFUSED_CALICO in said else plugin
     node = pod.at("spec", "nodeName").text or ""
     found = node_pods.of_plugin(plugin, node_pods.of_node(node, cluster))
     listed = pods_on(node)
@@ -97,7 +98,12 @@ def _new_token(agent: Object, node: str) -> str:
 
 
 _CALICO: Final = "calico"
-_UNAUTHORIZED: Final = re.compile(r"\b[Uu]nauthorized\b")
+_REFUSED_CALICO: Final = "ClusterInformation: connection is unauthorized: Unauthorized"
+"""What Calico's plugin says, also where Multus calls it
+(projectcalico/calico:libcalico-go/lib/errors/errors.go#ErrorConnectionUnauthorized)."""
+_UNAUTHORIZED: Final = re.compile(r"\bUnauthorized\b")
+"""Calico calls the connection unauthorized also where its token only lacks a right
+(:libcalico-go/lib/backend/k8s/resources/errors.go#K8sErrorToCalico)."""
 
 
 class FailingPlugin(NamedTuple):

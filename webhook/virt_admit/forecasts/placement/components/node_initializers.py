@@ -49,7 +49,7 @@ they have no label in common.
 """
 _OF_TENANTS: Final = re.compile(r"kubevirt-cloud-controller-manager|kubevirt-cloud-provider")
 """It initializes nodes of clusters inside VMs."""
-_HOMES: Final = ("kube-system", "openshift-cloud-controller-manager")
+HOMES: Final = ("kube-system", "openshift-cloud-controller-manager")
 """The namespaces of that of the cluster itself.
 Hosted control planes have theirs in namespaces of their own.
 """
@@ -158,4 +158,4 @@ def _pods(key: str, cluster: Cluster) -> Iterator[Object]:
             for pod in cluster.known(POD)
             if _MANAGER.search(pod.name) and not _OF_TENANTS.search(pod.name)
         ]
-        yield from [pod for pod in named if pod.namespace in _HOMES] or named
+        yield from [pod for pod in named if pod.namespace in HOMES] or named

@@ -20,10 +20,11 @@ from virt_admit.forecasts.placement.components import network_plugins, node_pods
 from virt_admit.forecasts.placement.starts.started_pods import PodStart, StartFault
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import names
 
 READS: Final[Reads] = {
@@ -34,7 +35,11 @@ READS: Final[Reads] = {
     )
 }
 _PLUGIN: Final = "multus"
-_REFUSED: Final = re.compile(r"\bUnauthorized\b")
+_REFUSED: Final = re.compile(
+    r"Multus: \[[^\[\]]{1,700}\]: error (?:getting|waiting for) pod: Unauthorized\b"
+)
+"""Multus looks up the pod first. A plugin that it calls has a token of its own, as Calico's has
+(k8snetworkplumbingwg/multus-cni:pkg/multus/multus.go#getPod #CmdAdd)."""
 _SHORT: Final = "--service-account-extend-token-expiration=false"
 _WATCH: Final = "--cleanup-config-on-exit"
 _NO_WATCH: Final = "--skip-config-watch"
@@ -56,7 +61,8 @@ def fault(start: PodStart) -> StartFault | None:
         return None
     daemon = f"DaemonSet {agent.namespace}/{node_pods.daemon(agent)}"
     nodes, short = _refused(cluster), _short_lived(cluster)
-    expired = _all_expired(agent, cluster) if short else False
+    own = agent.namespace, node_pods.daemon(agent)
+    expired = bool(short) and own in _expired(cluster)
     of_all = expired or len(nodes | {start.on}) > 1
     if not of_all:
         way = f"restart pod {agent.full_name}, which then writes {_PLUGIN} a new token"
@@ -86,6 +92,7 @@ def _renewed(agent: Object, short: Sequence[Object]) -> str:
     return typed(words, restart, f"{lasting}, or update it to a release that renews them")
 
 
+@cached
 def _refused(cluster: Cluster) -> frozenset[str]:
     """Return the nodes on which the token of Multus is refused, as their newest events say."""
     found = ((events.message(event), pod) for event, pod in network_plugins.recent_errors(cluster))
@@ -97,6 +104,7 @@ def _refused(cluster: Cluster) -> frozenset[str]:
     )
 
 
+@cached
 def _short_lived(cluster: Cluster) -> Sequence[Object]:
     """Return the pods of the API server, if each of them lets tokens end after an hour."""
     found = cluster.known(POD)
@@ -105,19 +113,23 @@ def _short_lived(cluster: Cluster) -> Sequence[Object]:
     return sorted(short, key=lambda pod: pod.full_name) if len(short) == len(servers) else ()
 
 
-def _all_expired(agent: Object, cluster: Cluster) -> bool:
-    """Return whether every pod of a DaemonSet started more than an hour ago and renews no token."""
+@cached
+def _expired(cluster: Cluster) -> frozenset[tuple[str, str]]:
+    """Return the DaemonSets, by namespace and name, whose pods all started more than an hour ago
+    and renew no token.
+    """
     if unlisted(cluster, POD):
-        return False
-    name = node_pods.daemon(agent)
-    own = [
-        pod
-        for pod in cluster.known(POD)
-        if pod.namespace == agent.namespace and node_pods.daemon(pod) == name
-    ]
-    ages = [clock.elapsed(_started(pod), cluster) for pod in own]
-    old = all(age is not None and age > _HOUR for age in ages)
-    return old and not any(map(_watches, own))
+        return frozenset()
+    made = (pod for pod in cluster.known(POD) if node_pods.daemon(pod))
+    pods = grouped(made, lambda pod: (pod.namespace, node_pods.daemon(pod)))
+    return frozenset(
+        own for own, each in pods.items() if all(_is_old(pod, cluster) for pod in each)
+    )
+
+
+def _is_old(pod: Object, cluster: Cluster) -> bool:
+    age = clock.elapsed(_started(pod), cluster)
+    return age is not None and age > _HOUR and not _watches(pod)
 
 
 def _started(pod: Object) -> datetime | None:

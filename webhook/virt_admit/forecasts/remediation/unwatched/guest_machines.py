@@ -80,10 +80,16 @@ def machine(vmi: Object, cluster: Cluster) -> Object | None:
 def may_be_watched(own: Object, cluster: Cluster) -> bool:
     """Return whether a MachineHealthCheck watches a Machine, or may: also one that does not act."""
     every = check_scope.watches(cluster, kinds.CAPI_MHC)
-    return bool(every.unseen) or any(
-        watch.selection.unseen or own.full_name in _names(watch.selection.objects)
-        for watch in every.of(own.namespace)
-    )
+    if every.unseen or any(watch.selection.unseen for watch in every.of(own.namespace)):
+        return True
+    return bool(entry(cluster, _watched, own.full_name))
+
+
+def _watched(cluster: Cluster) -> Mapping[str, bool]:
+    """Return the Machines that a MachineHealthCheck watches, whether it acts or not."""
+    every = check_scope.watches(cluster, kinds.CAPI_MHC).by_namespace.values()
+    watches = chain.from_iterable(every)
+    return {each.full_name: True for watch in watches for each in watch.selection.objects}
 
 
 def _machines(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:

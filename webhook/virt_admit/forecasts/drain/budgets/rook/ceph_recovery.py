@@ -11,7 +11,7 @@ rook/rook:pkg/daemon/ceph/client/status.go#IsClusterClean, :pkg/operator/ceph/cl
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -96,12 +96,12 @@ def _obstacle(ceph: Object, lasts: timedelta | None) -> _Obstacle | None:
     """
     details = ceph.at("status", "ceph", "details")
     said = {code: each["message"].text or "" for code, each in details.entries()}
-    if flag := _FLAGS.search(said.get("OSDMAP_FLAGS", "")):
+    if flag := _stopping(said):
         remedy = (
-            f"Let Ceph recover again once the work for which {flag[0]} was set has ended: ceph osd "
-            f"unset {flag[0]} in the pod of its tools."
+            f"Let Ceph recover again once the work for which {flag} was set has ended: ceph osd "
+            f"unset {flag} in the pod of its tools."
         )
-        return _Obstacle(f"its flag {flag[0]} stops the recovery", remedy)
+        return _Obstacle(f"its flag {flag} stops the recovery", remedy)
     settled = lasts is not None and lasts > unhealthy_pods.USUAL
     for codes, remedy in (
         (_ROOM, "Give Ceph the room to recover: add OSDs, or delete images that are not needed."),
@@ -115,6 +115,18 @@ def _obstacle(ceph: Object, lasts: timedelta | None) -> _Obstacle | None:
     return None
 
 
+def _stopping(said: Mapping[str, str]) -> str:
+    """Return the flag that stops the recovery; empty: none of them is set.
+
+    With norebalance Ceph only leaves data where they are that lack no copy
+    (ceph/ceph:src/osd/PrimaryLogPG.cc#start_recovery_ops).
+    """
+    degraded = "PG_DEGRADED" in said and "OBJECT_MISPLACED" not in said
+    found = _FLAGS.findall(said.get("OSDMAP_FLAGS", ""))
+    return next((each for each in found if each != _NO_REBALANCE or not degraded), "")
+
+
+_NO_REBALANCE: Final = "norebalance"
 _REPAIR: Final = "Repair that in Ceph, then wait until its data is clean."
 
 
