@@ -7,6 +7,7 @@ from tests.forecasts.drain.test_operator_budgets import drained
 from virt_admit.model.kubernetes.objects import Object
 
 NOW = "2027-03-01T12:00:00Z"
+DAYS = "2027-02-20T11:43:00Z"
 YOUNG, OLD = "2027-03-01T11:59:40Z", "2027-03-01T11:43:00Z"
 
 
@@ -31,10 +32,16 @@ def node(name: str, ready_since: str = OLD) -> Object:
     return found
 
 
-def monitors(*args: object, back: str = OLD, most: int = 1):
-    """Return what the drain of a meets while the monitor on b starts so."""
+def monitors(*args: object, back: str = OLD, most: int = 1, running: str = ""):
+    """Return what the drain of a meets while the monitor on b starts so.
+
+    ``running``: since when its container runs.
+    """
     first, second, third, budget = world.monitors(allowed=0)
     down = starting(second, *args)
+    if running:
+        state = {"restartCount": 1, "state": {"running": {"startedAt": running}}}
+        down.data["status"]["containerStatuses"] = [{"name": "main"} | state]
     budget.data["spec"]["maxUnavailable"] = most
     budget.data["status"] |= {"currentHealthy": 2, "desiredHealthy": 3 - most}
     nodes = [node("a"), node("b", back), node("c")]
@@ -48,8 +55,9 @@ def monitors(*args: object, back: str = OLD, most: int = 1):
         (monitors(YOUNG, most=0), "was created only 20 s ago"),
         (monitors(OLD, YOUNG), "got its node only 20 s ago"),
         (monitors(OLD, OLD, 1, back=YOUNG), "got its node back only 20 s ago"),
+        (monitors(OLD, back=YOUNG, running=YOUNG), "got its node back only 20 s ago"),
     ],
-    ids=["new", "Rook lowers the budget", "waited for its node", "rebooted node"],
+    ids=["new", "Rook lowers the budget", "waited for its node", "rebooted node", "and runs"],
 )
 def test_a_monitor_that_has_just_begun_to_start_is_waited_for(found, says):
     (only,) = found["waits"]
@@ -59,8 +67,14 @@ def test_a_monitor_that_has_just_begun_to_start_is_waited_for(found, says):
 
 @pytest.mark.parametrize(
     "found",
-    [monitors(OLD), monitors(OLD, YOUNG, 2), monitors(YOUNG, YOUNG, 2)],
-    ids=["minutes", "restarts on its node", "restarts"],
+    [
+        monitors(OLD),
+        monitors(OLD, YOUNG, 2),
+        monitors(YOUNG, YOUNG, 2),
+        monitors(DAYS, DAYS, 57, back=YOUNG),
+        monitors(OLD, back=YOUNG, running=OLD),
+    ],
+    ids=["minutes", "restarts on its node", "restarts", "ill for days", "runs on"],
 )
 def test_a_monitor_that_may_not_come_back_blocks(found):
     (only,) = found["blockers"]

@@ -31,13 +31,13 @@ def ceph(health="HEALTH_WARN", details=DEGRADED, checked=AGO[0]):
     return found
 
 
-def recovering(state=None, back=AGO[3], down=(), time=NOW, **more):
+def recovering(state=None, back=AGO[3], down=(), time=NOW, written=AGO[12], **more):
     """Return what the drain of a meets since the OSDs of b are up again."""
     osds = [] if down else [world.osd(2, "b"), world.osd(3, "b")]
     for each in osds:
         condition = {"type": "Ready", "status": "True", "lastTransitionTime": back}
         each.data["status"] = {**each.data["status"], "conditions": [condition]}
-    blocking = [since(world.blocking_budget(each), AGO[12]) for each in "ac"]
+    blocking = [since(world.blocking_budget(each), written) for each in "ac"]
     gone = (("Pod", "rook-ceph-osd-2"), ("Pod", "rook-ceph-osd-3"), ("Node", "b"))
     objects = rook_without(OSD_BUDGET, CEPH, *gone)
     given = [state or ceph(**more), *osds, *down, *blocking, node("b", AGO[3])]
@@ -72,6 +72,7 @@ def test_a_recovery_that_goes_on_is_waited_for(more, says):
     [
         ({"back": HOURS}, "once Ceph's data is clean"),
         ({"checked": HOURS}, "once Ceph's data is clean"),
+        ({"checked": HOURS, "written": AGO[3]}, "once Ceph's data is clean"),
         ({"time": None}, "once Ceph's data is clean"),
         ({"health": "HEALTH_ERR"}, "but the health of Ceph is HEALTH_ERR"),
         (
@@ -95,8 +96,8 @@ def test_a_recovery_that_goes_on_is_waited_for(more, says):
         ({"details": {"OBJECT_UNFOUND": "1/9 objects unfound"}}, "but Ceph reports OBJECT_UNF"),
     ],
     ids=[
-        *("hours", "old state", "no time", "error", "flag", "second flag", "misplaced", "both"),
-        *("no room", "down", "unfound"),
+        *("hours", "old state", "old state of a young budget", "no time", "error", "flag"),
+        *("second flag", "misplaced", "both", "no room", "down", "unfound"),
     ],
 )
 def test_a_recovery_that_may_not_go_on_blocks(more, says):

@@ -230,3 +230,13 @@ def test_a_cordon_alone_frees_no_budget_of_a_node_with_engines(users, said):
     assert found.remedy.startswith(f"Cordon b, {said} the budget while engine v1-e-0 runs there. ")
     assert found.remedy.endswith("; then virtctl migrate db -n shop") is bool(users)
     assert not risky(f"{found.reason}: {found.remedy}")
+
+
+def test_a_vm_whose_next_start_boots_another_disk_is_not_stopped():
+    users = guest()
+    other = [{"name": "root", "persistentVolumeClaim": {"claimName": "new"}}]
+    users[0].data["spec"]["template"] = {"spec": {"domain": {}, "volumes": other}}
+    (found,) = drained("a", *volume(), *users, DONE, to="b").blockers
+
+    assert found.remedy.startswith("Do not restart it, or let a drain shut it down: its next start")
+    assert "virtctl" not in found.remedy

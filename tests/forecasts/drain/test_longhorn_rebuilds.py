@@ -9,20 +9,23 @@ from tests.forecasts.drain.test_begun_pods import node
 from tests.forecasts.drain.test_operator_budgets import drained
 
 NOW, LATE = "2027-03-01T12:00:00Z", "2027-03-01T11:58:00Z"
+DAYS = "2027-02-20T08:00:00Z"
 
 
-def engine(error="", mode="WO", state="in_progress"):
+def engine(error="", mode="WO", state="in_progress", at="10.0.0.2:10000", on="a"):
+    """Return an engine that rebuilds the replica at an address. That of b is the default."""
     return manifest(
         "longhorn.io/v1beta2",
         "Engine",
         "v1-e-0",
         LONGHORN,
-        spec={"volumeName": "v1", "nodeID": "a", "active": True},
+        spec={"volumeName": "v1", "nodeID": on, "active": True},
         status={
             "currentState": "running",
+            "currentReplicaAddressMap": {"v1-r-a": "10.0.0.1:10000", "v1-r-b": "10.0.0.2:10000"},
             "replicaModeMap": {"v1-r-a": "RW", "v1-r-b": mode},
             "rebuildStatus": {
-                "tcp://10.0.0.2:10000": {
+                f"tcp://{at}": {
                     "isRebuilding": not error,
                     "progress": 45,
                     "state": state,
@@ -33,13 +36,22 @@ def engine(error="", mode="WO", state="in_progress"):
     )
 
 
-def lacking(*more, back="2027-03-01T08:00:00Z", cordoned=False, on="b"):
-    """Return what the drain of a meets while the second copy is not healthy."""
+def lacking(*more, back="2027-03-01T08:00:00Z", cordoned=False, on="b", lost=LATE, silent=()):
+    """Return what the drain of a meets while the second copy is not healthy.
+
+    ``lost``: since when. ``silent``: nodes that do not report.
+    """
     other = node("b", back)
     if cordoned:
         other.data["spec"]["unschedulable"] = True
     copies = [replica("v1", "a"), replica("v1", on, healthy=False), volume("v1", 2, on="a")]
-    return drained([*without_b(*copies, *more), other], time=NOW)
+    copies[-1].data["status"]["lastDegradedAt"] = lost
+    objects = [*without_b(*copies, *more), other]
+    for each in objects:
+        if each.kind == "Node" and each.name in silent:
+            unknown = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+            each.data["status"] = {**each.data["status"], **unknown}
+    return drained(objects, time=NOW)
 
 
 def without_b(*more):
@@ -69,8 +81,15 @@ def test_a_copy_that_is_rebuilt_is_waited_for(found, says):
         lacking(engine(mode="ERR")),
         lacking(engine(), cordoned=True),
         lacking(engine(), on="c"),
+        lacking(engine(at="10.0.0.9:10000")),
+        lacking(engine(on="c"), silent="c"),
+        lacking(engine(), back=DAYS),
+        lacking(back=LATE, lost=DAYS),
     ],
-    ids=["nothing", "an error", "no copy is written", "cordoned", "another replica"],
+    ids=[
+        *("nothing", "an error", "no copy is written", "cordoned", "another replica"),
+        *("another address", "its node is silent", "for days", "lost before that"),
+    ],
 )
 def test_a_copy_that_may_not_be_rebuilt_blocks(found):
     (only,) = found["blockers"]

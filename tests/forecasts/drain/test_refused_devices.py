@@ -133,3 +133,30 @@ def test_the_field_of_the_vmi_is_told_where_its_vm_is_not_known():
 
     assert found.remedy.startswith("set spec.domain.devices.disks[0].serial to at most 36")
     assert "patch" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("disks", "said"),
+    [((disk("data", serial=LONG),), NAMED), ((disk("data", "virtio"),), SLOTS)],
+    ids=["serial", "slots"],
+)
+def test_a_vm_whose_next_start_boots_another_disk_is_not_restarted_first(disks, said):
+    vmi, vm = objects(*disks, plugged=("data",))
+    vmi.data["status"]["phase"] = "Running"
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "new"}}
+    inner = {**vm.data["spec"]["template"]["spec"], "volumes": [volume]}
+    vm.data["spec"] = {"template": {"spec": inner}}
+    found = of(vmi, vm, said)
+
+    assert found.remedy.startswith("do not restart it, or let a drain shut it down")
+    assert "virtctl restart" not in found.remedy
+
+
+@pytest.mark.parametrize("serial", [LONG[:30], None], ids=["shorter", "removed"])
+def test_a_vm_that_is_corrected_already_is_only_restarted(serial):
+    vmi, _ = objects(disk("root", serial="short"), disk("data", serial=LONG))
+    _, vm = objects(disk("root", serial="short"), disk("data", serial=serial))
+    found = of(vmi, vm, NAMED)
+
+    assert "that of disk data (bus scsi) has 43" in found.reason
+    assert found.remedy == f"restart the VM: virtctl restart db -n {NAMESPACE}"

@@ -30,6 +30,7 @@ def updating(*down: Object, written: str = YOUNG, phase: str = "Ready", lost: bo
     """Return what the drain of a meets while these OSDs are down."""
     ceph = world.ceph("HEALTH_ERR" if lost else "HEALTH_WARN")
     ceph.data["status"]["phase"] = phase
+    ceph.data["status"]["ceph"]["lastChecked"] = YOUNG
     code = "PG_AVAILABILITY" if lost else "PG_DEGRADED"
     ceph.data["status"]["ceph"]["details"] = {code: {"severity": "HEALTH_WARN", "message": "x"}}
     blocking = [since(world.blocking_budget(each), written) for each in "ac"]
@@ -77,3 +78,20 @@ def test_an_osd_that_may_not_come_back_blocks(down, more, says):
     (only,) = found["blockers"]
     assert (found["drainable"], found["waits"]) == (False, [])
     assert says in only["reason"]
+
+
+def test_young_budgets_are_no_wait_before_the_state_of_ceph_was_seen():
+    """Rook makes them again whenever an OSD goes down."""
+    blocking = [since(world.blocking_budget(each), YOUNG) for each in "ac"]
+    without = rook_without(OSD_BUDGET, CEPH)
+    for down in ([], [starting(2, "b")]):
+        objects = [each for each in without if each.name not in {osd.name for osd in down}]
+        found = drained([*objects, *down, *blocking], time=NOW)
+        assert (found["drainable"], found["waits"]) == (False, [])
+
+
+def test_young_budgets_are_not_judged_by_a_state_that_cannot_be_read():
+    blocking = [since(world.blocking_budget(each), YOUNG) for each in "ac"]
+    unread = ["cephclusters.ceph.rook.io"]
+    found = drained([*rook_without(OSD_BUDGET, CEPH), *blocking], unreadable=unread, time=NOW)
+    assert (found["drainable"], found["waits"]) == (None, [])

@@ -14,7 +14,12 @@ DISKS = [{"name": "system", "containerDisk": {"image": "node"}}, {"name": "init"
 def test_the_volume_that_was_wiped_has_the_remedy(away, told):
     machine, vm, vmi = guest("g", "a")
     machine.data["status"]["conditions"] = [
-        {"type": kind, "status": status, "lastTransitionTime": since}
+        {
+            "type": kind,
+            "status": status,
+            "lastTransitionTime": since,
+            "message": "" if status == "True" else "Node condition Ready is Unknown. ",
+        }
         for kind, status, since in (
             ("InfrastructureReady", "True", "2026-04-20T10:00:00Z"),
             ("NodeHealthy", away, "2026-05-20T08:01:00Z"),

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
-from virt_admit.forecasts.drain.guests import paused_guests
+from virt_admit.forecasts.drain.guests import changed_disks, paused_guests
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.forecasts.placement.components.longhorn import volume_users
 from virt_admit.model.commands import kubectl, shell, typed, virtctl
@@ -32,10 +32,11 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.messages import names
+from virt_admit.model.messages import capital, names
 
 READS: Final[Reads] = union(
     clock.READS,
+    changed_disks.READS,
     migrations.READS,
     volume_users.READS,
     {
@@ -86,7 +87,7 @@ def obstacle(manager: Object, eviction: PodEviction) -> OperatorAnswer | None:
     )
     if not attached and not unlisted(cluster, VOLUME_ATTACHMENT):
         reason += f". No VolumeAttachment names {node}, so Kubernetes has let go of it there"
-        return OperatorAnswer(Way.NOW, reason, _off_and_on(guests))
+        return OperatorAnswer(Way.NOW, reason, _off_and_on(guests, cluster))
     command = (
         shell("kubectl", "delete", "volumeattachments.storage.k8s.io", *attached)
         if attached
@@ -103,7 +104,7 @@ def obstacle(manager: Object, eviction: PodEviction) -> OperatorAnswer | None:
     )
 
 
-def _off_and_on(guests: Iterable[Object]) -> str:
+def _off_and_on(guests: Iterable[Object], cluster: Cluster) -> str:
     """Return that VMs stop, after which nothing needs a volume and Longhorn ends both engines.
 
     Without the attachment of the old node Longhorn ends a migration by itself, except while it
@@ -112,7 +113,8 @@ def _off_and_on(guests: Iterable[Object]) -> str:
     every = {each.full_name: each for each in guests}
     vmi = every[min(every)]
     stop, start = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("stop", "start"))
-    return typed(
+    kept = (changed_disks.remedy(every[name], cluster) for name in sorted(every))
+    return capital(next(filter(None, kept), "")) or typed(
         f"Stop VM {names(sorted(every), 80)}, so that Longhorn detaches the volume from both nodes",
         stop,
         f"once the volume is detached, start it again: {start}",

@@ -2,13 +2,13 @@
 
 A replica of a node that was away is used again once its instance manager runs there, and others
 are built after ten minutes. Sources: longhorn/longhorn-manager:controller/volume_controller.go
-#replenishReplicas, :engineapi/types.go#RebuildStatus, :types/setting.go
-(replica-replenishment-wait-interval).
+#replenishReplicas, :engineapi/types.go#RebuildStatus #GetBackendReplicaURL, :types/setting.go
+(replica-replenishment-wait-interval), :k8s/pkg/apis/longhorn/v1beta2/volume.go#VolumeStatus.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -22,9 +22,14 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
 from virt_admit.forecasts.drain.targets import rebuilt_volumes
 from virt_admit.forecasts.placement.components.longhorn import longhorn_copies
 from virt_admit.model.commands import typed
-from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA, LONGHORN_VOLUME, NODE
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes.kinds import (
+    LONGHORN_ENGINE,
+    LONGHORN_REPLICA,
+    LONGHORN_VOLUME,
+    NODE,
+)
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
@@ -36,13 +41,20 @@ READS: Final[Reads] = union(
     updaters.READS,
     rebuilt_volumes.READS,
     longhorn_copies.READS,
+    node_health.READS,
     {
-        LONGHORN_VOLUME: ("status.state",),
+        LONGHORN_ENGINE: ("spec.nodeID", "status.currentReplicaAddressMap", "status.ownerID"),
+        LONGHORN_REPLICA: ("metadata.creationTimestamp", "spec.nodeID"),
+        LONGHORN_VOLUME: ("status.lastDegradedAt", "status.state"),
         NODE: (*CONDITIONS, "status.conditions.lastTransitionTime", "spec.unschedulable"),
     },
 )
 _REUSED: Final = timedelta(minutes=10)
 """Longhorn waits so long for the former replica before it builds another one."""
+_REBOOT: Final = timedelta(hours=1)
+"""A copy that was lost longer before its node came back was not lost with that node."""
+_USUAL: Final = timedelta(hours=6)
+"""A rebuild that takes longer than this may never end."""
 
 
 def answer(reason: str, volumes: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
@@ -71,21 +83,57 @@ def _rebuilt(volume: Object, eviction: PodEviction) -> str:
     """Return that Longhorn copies a volume to a node that its budget counts; empty: it does not,
     or not without an error.
     """
+    engine = eviction.cluster.cached(rebuilt_volumes.write_only).get(volume.name)
+    if engine is None or not _is_written(engine, eviction):
+        return ""
+    addresses, every = engine.at("status", "currentReplicaAddressMap"), _rebuilds(engine)
+    done: dict[str, int] = {}
+    for name, mode in engine.at("status", "replicaModeMap").entries():
+        node = _node_of(name, eviction) if mode.text == rebuilt_volumes.WRITE_ONLY else ""
+        if not _counts(node, eviction):
+            continue
+        found = every.get(addresses[name].text or "")
+        if found is not None and found["error"].text:
+            return ""
+        if found is not None and found["isRebuilding"].boolean and _is_new(name, node, eviction):
+            done[node] = found["progress"].integer or 0
+    if not done:
+        return ""
+    return f"Longhorn rebuilds a copy on {names(sorted(done))} ({min(done.values())}% done)"
+
+
+def _is_written(engine: Object, eviction: PodEviction) -> bool:
+    """Return whether the nodes report that run an engine and write its status: it stays as it was
+    otherwise.
+    """
+    every = (engine.at("spec", "nodeID").text, engine.at("status", "ownerID").text)
+    nodes = [find(eviction.cluster, NODE, "", name) for name in every if name]
+    return bool(nodes) and all(
+        each is not None
+        and each.is_true("Ready")
+        and not node_health.silence_now(each.name, eviction.cluster)
+        for each in nodes
+    )
+
+
+def _rebuilds(engine: Object) -> Mapping[str, Field]:
+    """Return the rebuilds of an engine by the address of the replica that is written."""
+    found = engine.at("status", "rebuildStatus").entries()
+    return {url.removeprefix("tcp://"): each for url, each in found}
+
+
+def _is_new(replica: str, node: str, eviction: PodEviction) -> bool:
+    """Return whether a replica was made, or its node came back, within the usual time."""
     cluster = eviction.cluster
-    engine = cluster.cached(rebuilt_volumes.write_only).get(volume.name)
-    if engine is None:
-        return ""
-    every = [each for _, each in engine.at("status", "rebuildStatus").entries()]
-    running = [each for each in every if each["isRebuilding"].boolean and not each["error"].text]
-    modes = engine.at("status", "replicaModeMap").entries()
-    targets = {
-        _node_of(name, eviction) for name, mode in modes if mode.text == rebuilt_volumes.WRITE_ONLY
-    }
-    counted = sorted(filter(lambda name: _counts(name, eviction), targets))
-    if not running or not counted:
-        return ""
-    done = rebuilt_volumes.progress(engine)
-    return f"Longhorn rebuilds a copy on {names(counted)}{done}"
+    own = find(cluster, LONGHORN_REPLICA, eviction.budget.namespace, replica)
+    host = find(cluster, NODE, "", node)
+    ages = (
+        clock.age(own, cluster) if own is not None else None,
+        clock.since(host.condition("Ready")["lastTransitionTime"].text, cluster)
+        if host is not None
+        else None,
+    )
+    return any(age is not None and age <= _USUAL for age in ages)
 
 
 def _node_of(replica: str, eviction: PodEviction) -> str:
@@ -108,7 +156,10 @@ def _returned(volume: Object, eviction: PodEviction) -> str:
         if node is None or not node.is_true("Ready"):
             continue
         age = clock.since(node.condition("Ready")["lastTransitionTime"].text, cluster)
-        if age is not None and age <= _REUSED:
+        lost = clock.since(volume.at("status", "lastDegradedAt").text, cluster)
+        if age is None or (lost is not None and lost > age + _REBOOT):
+            continue
+        if age <= _REUSED:
             back = f"{name}, which has been back for only {clock.duration(age)}"
             return f"Longhorn uses the copy on {back}"
     return ""

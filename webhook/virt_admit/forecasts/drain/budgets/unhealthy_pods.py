@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, capital, command_of, names, without_command
@@ -35,7 +35,9 @@ _PORTWORX: Final = "px/service"
 """Label of nodes with which an administrator stops Portworx there (docs.portworx.com:
 reference/node-labels).
 """
-_RESTARTS: Final = tuple(f"status.{kind}.restartCount" for kind in CONTAINERS)
+_STATES: Final = tuple(
+    f"status.{kind}.{field}" for kind in CONTAINERS for field in ("restartCount", "state")
+)
 READS: Final[Reads] = union(
     pod_starts.READS,
     waiting_pods.READS,
@@ -45,7 +47,10 @@ READS: Final[Reads] = union(
     lost_pins.READS,
     rook_monitors.READS,
     full_nodes.READS,
-    {NODE: (f"metadata.labels.{_PORTWORX}",), POD: _RESTARTS},
+    {
+        NODE: (f"metadata.labels.{_PORTWORX}",),
+        POD: (*_STATES, *CONDITIONS, "status.conditions.lastTransitionTime"),
+    },
 )
 _OF_MAINTENANCE: Final = {"key": "medik8s.io/drain", "operator": "Exists"}
 """The taint of a node in maintenance beside its cordon
@@ -56,6 +61,10 @@ USUAL: Final = timedelta(minutes=5)
 """A pod that takes longer than this to become ready may never do so."""
 _REPLACED: Final = timedelta(minutes=20)
 """Rook has replaced a monitor by then, and an autoscaler has added a node."""
+_REBOOT: Final = timedelta(hours=1)
+"""A node that was rebooted is back by then."""
+_MOMENT: Final = timedelta(minutes=2)
+"""A kubelet may start containers this long before its node is Ready."""
 
 
 def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> Problem | None:
@@ -262,16 +271,34 @@ def began(pod: Object, cluster: Cluster) -> Begun:
     created = Begun("was created", clock.age(pod, cluster), waited=False)
     if created.age is None or created.age <= USUAL:
         return created
-    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
-    ready = node.condition("Ready")["lastTransitionTime"].text if node is not None else None
     later = (
         Begun("got its node", clock.since(_placed_at(pod), cluster)),
-        Begun(_BACK, clock.since(ready, cluster)),
+        Begun(_BACK, _since_return(pod, cluster)),
     )
     return min(
         (created, *(each for each in later if each.age is not None)),
         key=lambda each: each.age or timedelta(),
     )
+
+
+def _since_return(pod: Object, cluster: Cluster) -> timedelta | None:
+    """Return for how long a pod has had its node back; None: it did not start again with it.
+
+    A kubelet that was only silent for a moment starts nothing again: its containers run on, and a
+    pod that was not ready before stays so.
+    """
+    node = find(cluster, NODE, "", pod.at("spec", "nodeName").text or "")
+    ready = node.condition("Ready") if node is not None and node.is_true("Ready") else None
+    back = clock.since(ready["lastTransitionTime"].text, cluster) if ready is not None else None
+    unready = clock.since(pod.condition("Ready")["lastTransitionTime"].text, cluster)
+    if back is None or unready is None or unready > back + _REBOOT:
+        return None
+    running = (
+        clock.since(each.at("state", "running", "startedAt").text, cluster)
+        for each in container_statuses(pod)
+    )
+    is_older = any(each is not None and each > back + _MOMENT for each in running)
+    return None if is_older else back
 
 
 def _placed_at(pod: Object) -> str | None:

@@ -357,7 +357,9 @@ _RESTARTS: Final = re.compile(
 )
 """Other parts that are restarted are not meant."""
 _BY_COMMAND: Final = re.compile(r"\bvirtctl (?:restart|stop|start) ([\w.-]+)")
-_IN_WORDS: Final = re.compile(r" \((?:kubectl|virtctl) [^()]*\)")
+_IN_WORDS: Final = re.compile(
+    r" \((?:kubectl|virtctl) [^()]*\)|: virtctl (?:restart|stop|start) [\w.-]+(?: -n [\w-]+)?"
+)
 
 
 def command(obj: Object, cluster: Cluster) -> str:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.guests import restart_guard
+from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.model.commands import about, json_patch, kubectl, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -30,6 +30,7 @@ from virt_admit.model.messages import count, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
+    changed_disks.READS,
     restart_guard.READS,
     {VM: ("spec.template",), VMI: ("spec", "status.phase", "status.volumeStatus")},
 )
@@ -49,10 +50,15 @@ def of(vmi: Object, said: str, cluster: Cluster) -> Problem | None:
 
     ``said``: the error, legible.
     """
-    if (limit := _SERIAL.search(said)) is not None:
-        return _of_serial(vmi, said, int(limit[1]), cluster)
-    slots = _SLOTS.search(said)
-    return _of_slots(vmi, slots[0], cluster) if slots is not None else None
+    limit, slots = _SERIAL.search(said), _SLOTS.search(said)
+    found = None
+    if limit is not None:
+        found = _of_serial(vmi, said, int(limit[1]), cluster)
+    elif slots is not None:
+        found = _of_slots(vmi, slots[0], cluster)
+    if found is None:
+        return None
+    return found._replace(remedy=changed_disks.safe(found.remedy, vmi, cluster))
 
 
 def of_target(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
@@ -140,13 +146,22 @@ def _of_serial(vmi: Object, said: str, limit: int, cluster: Cluster) -> Problem 
     if not disks:
         return None
     each_one = (f"{_words(each)} has {len(each['serial'].text or '')}" for each in disks)
-    fields = [_source(vmi, each, cluster)["serial"] for each in disks]
-    paths = names((str(each.path) for each in fields), 200)
     values = names(each["serial"].text or "" for each in disks)
-    restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
-    return Problem(
+    reason = (
         f"QEMU refuses a serial number longer than {limit} characters, and that of "
-        f"{names(each_one)} ({values})",
+        f"{names(each_one)} ({values})"
+    )
+    restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
+    own = (_source(vmi, each, cluster)["serial"] for each in disks)
+    fields = [each for each in own if len(each.text or "") > limit]
+    if not fields:
+        shorter = "its VM has a shorter one, or none, from its next start on"
+        return Problem(
+            f"{reason}; {shorter}", typed(f"restart the VM{_later(vmi, cluster)}", restart)
+        )
+    paths = names((str(each.path) for each in fields), 200)
+    return Problem(
+        reason,
         typed(
             f"set {paths} to at most {limit} characters (former releases of QEMU showed the guest "
             f"the first {limit}), or remove it",

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.budgets import unhealthy_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, PodEviction, Way
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import CEPH_CLUSTER, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -59,6 +59,9 @@ def judge(reason: str, back: Sequence[Object], eviction: PodEviction) -> Operato
         reason: that it removes it then.
         back: the pods of the OSDs that are up again.
         eviction: of a pod of the budget.
+
+    Raises:
+        Unseen: the health of Ceph cannot be read.
     """
     cluster = eviction.cluster
     since = max(each.condition("Ready")["lastTransitionTime"].text or "" for each in back)
@@ -67,13 +70,15 @@ def judge(reason: str, back: Sequence[Object], eviction: PodEviction) -> Operato
     found = next(filter(None, (_obstacle(each, lasts) for each in known)), None)
     if found is not None:
         return OperatorAnswer(Way.NOW, f"{reason}, but {found.words}", found.remedy)
-    if clock.exact(cluster) is None:
+    if not known and (unread := unlisted(cluster, CEPH_CLUSTER)):
+        raise Unseen(unread)
+    is_seen = bool(known) and all(_is_seen(each, cluster) for each in known)
+    if clock.exact(cluster) is None or not is_seen:
         return OperatorAnswer(Way.NOW, reason, _SEE)
     age = clock.age(eviction.budget, cluster)
     if age is not None and age <= unhealthy_pods.USUAL:
         return OperatorAnswer(Way.WAITS, reason, passes=True)
-    is_seen = bool(known) and all(_is_seen(each, cluster) for each in known)
-    if lasts is None or lasts > _USUAL or not is_seen:
+    if lasts is None or lasts > _USUAL:
         return OperatorAnswer(Way.NOW, reason, _SEE)
     share = next(filter(None, map(_share, known)), "")
     words = f"it has been recovering for {clock.duration(lasts)}{share}, and nothing stops that"

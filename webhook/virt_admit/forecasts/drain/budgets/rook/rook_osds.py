@@ -132,8 +132,9 @@ def _starting(
 
 
 def _lacks_data(eviction: PodEviction) -> bool:
-    known = eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace)
-    return any(map(refusing_storage.lacks_data, known))
+    """Return whether Ceph lacks data, or may: its state is not known."""
+    known = list(eviction.cluster.known(CEPH_CLUSTER, eviction.budget.namespace))
+    return not known or any(map(refusing_storage.lacks_data, known))
 
 
 def _is_updating(eviction: PodEviction) -> bool:

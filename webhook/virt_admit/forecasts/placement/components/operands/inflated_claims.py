@@ -49,6 +49,11 @@ READS: Final[Reads] = {
 }
 """Discovery finds CDIConfig in a cluster."""
 _LARGER: Final = re.compile(r"\b(?:larger|greater|bigger|exceeds)\b")
+_SOURCE: Final = re.compile(r"\b(?:source|snapshot)\b", re.IGNORECASE)
+_NO_ROOM: Final = re.compile(
+    r"\b(?:free|available|remaining|room|space|quota|limits?)\b|exhausted", re.IGNORECASE
+)
+"""A smaller claim would be refused too."""
 _SHARE: Final = re.compile(r"0(?:\.\d{1,9})?")
 _REPAIRED: Final = "1.64"
 _LONGEST: Final = 120
@@ -67,8 +72,7 @@ def of(claim: Object, namespace: str, name: str, said: str, cluster: Cluster) ->
     asked, most = size(requested), size(saved)
     if claim.at("status", "phase").text != "Pending" or asked is None or most is None:
         return None
-    numbers = set(re.findall(r"\d+", said))
-    if asked <= most or not _LARGER.search(said) or str(int(asked)) not in numbers:
+    if asked <= most or not _is_refused(said, asked, most):
         return None
     reason = (
         f"it requests {shown(requested, asked)}, more than the {shown(saved, most)} of its "
@@ -85,9 +89,16 @@ def of(claim: Object, namespace: str, name: str, said: str, cluster: Cluster) ->
         f": CDI's webhook cdi-api-pvc-mutate added the overhead of file systems ({share} for class "
         f"{kind}), as the claim has the label {_LABEL}"
     )
-    return Problem(
-        reason, _remedy(claim, saved or "", kind), command=_without(kind, cluster) or see
-    )
+    return Problem(reason, _remedy(claim, saved or "", kind, cluster), command=see)
+
+
+def _is_refused(said: str, asked: Fraction, most: Fraction) -> bool:
+    """Return whether a provisioner refuses a claim as larger than its source."""
+    larger, numbers = _LARGER.search(said), set(re.findall(r"\d+", said))
+    if larger is None or str(int(asked)) not in numbers or _NO_ROOM.search(said):
+        return False
+    by_source = _SOURCE.search(said, larger.end()) is not None and "capacity" not in said
+    return by_source or str(int(most)) in numbers
 
 
 def _added(claim: Object, asked: Fraction, most: Fraction, cluster: Cluster) -> str | None:
@@ -109,14 +120,21 @@ def _added(claim: Object, asked: Fraction, most: Fraction, cluster: Cluster) -> 
     return share if any(abs(asked - each) < _SLACK for each in raised) else None
 
 
-def _remedy(claim: Object, saved: str, kind: str) -> str:
-    """Return how the claim gets the size of its snapshot."""
+def _remedy(claim: Object, saved: str, kind: str, cluster: Cluster) -> str:
+    """Return how the claim gets the size of its snapshot.
+
+    The overhead is that of all new disks of a class, in each namespace, so it is the last way.
+    """
     restore = claim.annotations.get(RESTORE)
     again = "KubeVirt makes it again" if restore else "make it again"
+    command = _without(kind, cluster)
+    made = f"delete the claim, which has no volume: {again} with {saved}"
+    none = f"only while no other disk of class {kind} is made in any namespace"
+    off = f"the overhead of the class in CDI to 0{f' ({command})' if command else ''}"
     return (
-        f"set the overhead of class {kind} in CDI to 0 and delete the claim, which has no volume: "
-        f"{again} with {saved}. Set the overhead back then, as new disks need it. CDI {_REPAIRED} "
-        "and later do not raise such a claim"
+        f"use CDI {_REPAIRED} or later, which does not raise such a claim, and {made}. Or, {none}, "
+        f"as a new one would lack the room of its file system, set {off}, delete the claim, and "
+        "set the overhead back then"
     )
 
 
