@@ -10,6 +10,9 @@ UNKNOWN = frozenset({None})
 
 NO_CHECK = frozenset({"node-without-health-check"})
 COVERED: frozenset[str] = frozenset()
+# KubeVirt never updates the launchers of VMs that cannot migrate, so the rule that says so is
+# right.
+NEVER_UPDATED = frozenset({"workload-update-live-migrate-only"})
 
 Verdicts = frozenset[bool | None]
 

@@ -2,7 +2,7 @@
 
 import copy
 
-from .case import COVERED, NO_CHECK, UNKNOWN, Healthy, all_yes
+from .case import COVERED, NEVER_UPDATED, NO_CHECK, UNKNOWN, Healthy, all_yes
 from .clusters import plain
 from .machines import HOST_DEVICE, NON_SHARED, claim, machine, storage_class
 from .motion import migrating
@@ -158,7 +158,12 @@ def shut_down() -> Healthy:
         "pod-eviction-admitter.go#admitLauncherPod"
     )
     return Healthy(
-        "shut-down-and-back", source, snapshot(items), NODES, outcomes, findings=NO_CHECK
+        "shut-down-and-back",
+        source,
+        snapshot(items),
+        NODES,
+        outcomes,
+        findings=NO_CHECK | NEVER_UPDATED,
     )
 
 

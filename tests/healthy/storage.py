@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from .case import COVERED, YES, Healthy, all_yes
+from .case import COVERED, NEVER_UPDATED, YES, Healthy, all_yes
 from .machines import HOST_DEVICE, INFRA, claim, kubevirt, machine, storage_class
 from .parts import (
     Object,
@@ -307,7 +307,12 @@ def with_gpu() -> Healthy:
     vms = {"train": "restarts elsewhere"}
     source = f"{MANAGER} (stopped replicas do not count); {REFUSES}"
     return Healthy(
-        "harvester-1.5-gpu", source, snapshot(items), all_yes(HARVESTER), vms, findings=COVERED
+        "harvester-1.5-gpu",
+        source,
+        snapshot(items),
+        all_yes(HARVESTER),
+        vms,
+        findings=NEVER_UPDATED,
     )
 
 

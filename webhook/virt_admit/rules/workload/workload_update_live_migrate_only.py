@@ -2,8 +2,8 @@
 
 **Why.** With ``LiveMigrate`` as the only method, an update skips a VM that cannot migrate. The VM
 keeps its old launcher, with its bugs and vulnerabilities, until it is restarted. While an update
-moves the other VMs, and while no VM has an old launcher, this is a note. It is also a note where
-all of them set the eviction strategy ``None``: their owners chose when they are shut down.
+moves the other VMs, this is a note. It is also a note where all of them set the eviction strategy
+``None``: their owners chose when they are shut down.
 
 **Fix.** Restart such VMs one by one when that suits, so that copies of one application are not down
 together. With ``Evict`` as second method KubeVirt shuts down those VMs in batches of
@@ -43,11 +43,8 @@ def check(obj: Object, context: Context) -> Findings:
         return
     skipped = workload_updates.not_migratable(context.cluster)
     if skipped:
-        old = bool(workload_updates.outdated(context.cluster))
-        noted = (
-            not old
-            or workload_updates.left_to_migrate(context.cluster)
-            or _are_restarted_by_choice(skipped)
+        noted = workload_updates.left_to_migrate(context.cluster) or _are_restarted_by_choice(
+            skipped
         )
         path, number = workload_updates.listed(obj).path, count(len(skipped), "VM")
         found = [vmi.full_name for vmi in skipped]
@@ -64,7 +61,7 @@ def check(obj: Object, context: Context) -> Findings:
             path,
             message,
             value=(workload_updates.LIVE_MIGRATE, len(skipped)),
-            command=outdated if old and f". Restart {they} " in message else "",
+            command=outdated if f". Restart {they} " in message else "",
             max_action=Action.AUDIT if noted else Action.DENY,
         )
     yield from more_may_exist(context.cluster, VMI)
