@@ -341,6 +341,40 @@ def test_a_vm_that_starts_waits_for_a_volume_that_another_pod_uses(explain):
     )
 
 
+@pytest.mark.parametrize("operator", [False, True])
+def test_a_vm_that_starts_waits_for_a_volume_that_a_deployment_uses(explain, operator):
+    spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "pv"}
+    claim = manifest("v1", "PersistentVolumeClaim", "data", NAMESPACE, spec=spec)
+    disks = [{"name": "x", "persistentVolumeClaim": {"claimName": "data"}}]
+
+    def made(kind, name, owner, **more):
+        owners = [{"kind": owner[0], "name": owner[1], "controller": True}] if owner else []
+        version = "v1" if kind == "Pod" else "apps/v1"
+        return manifest(
+            version, kind, name, NAMESPACE, metadata={"ownerReferences": owners}, **more
+        )
+
+    world = (
+        made("Deployment", "export", ("Export", "export") if operator else None),
+        made("ReplicaSet", "export-1", ("Deployment", "export")),
+        made(
+            "Pod",
+            "export-1-a",
+            ("ReplicaSet", "export-1"),
+            spec={"nodeName": "a", "volumes": disks},
+            status={"phase": "Running"},
+        ),
+    )
+    _, data = explain(*WORLD[:3], STARTING, waiting(on="b"), claim, *world, attachment("a"))
+    scaled = (
+        "where pod shop/export-1-a uses it, which Deployment shop/export makes: scale Deployment "
+        "shop/export to 0 as long as its volume is needed here: kubectl scale deployment export "
+        "-n shop --replicas=0"
+    )
+    assert (scaled in said(data)) is not operator
+    assert ("end the use by that pod: kubectl describe" in said(data)) is operator
+
+
 def test_a_vm_that_starts_and_finds_no_node(explain):
     said = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector"
     refused = {

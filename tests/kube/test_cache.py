@@ -137,6 +137,14 @@ def test_who_wrote_the_limits_of_a_quota_is_kept():
     assert found["managedFields"] == [limits]
 
 
+def test_who_wrote_the_taints_of_a_node_is_kept():
+    taints = {"fieldsV1": {"f:spec": {"f:taints": {}}}, "manager": "harvester", "time": "x"}
+    others = {"fieldsV1": {"f:status": {"f:conditions": {}}}, "manager": "kubelet", "time": "y"}
+    kept = store(NODE, {"metadata": {"name": "n", "managedFields": [taints, others]}}, whole=True)
+    found = ClusterCache([kept]).get(NODE, "", "n").metadata["managedFields"]
+    assert found.value == [taints]
+
+
 def test_who_owns_the_spec_of_what_a_chart_applies_is_kept_without_items_of_lists():
     spec = {"f:a": {"f:b": {'k:{"name":"x"}': {".": {}}}}}
     by = {"manager": "kubectl-patch", "operation": "Update", "time": "x", "fieldsType": "FieldsV1"}

@@ -22,6 +22,7 @@ from virt_admit.forecasts.placement.components.drivers import (
     driver_faults,
     stuck_detaches,
 )
+from virt_admit.model import pod_owners
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
@@ -37,6 +38,7 @@ from virt_admit.model.scheduler.pods import claim_users
 READS: Final[Reads] = union(
     node_health.READS,
     busy_volumes.READS,
+    pod_owners.SCALED_READS,
     driver_faults.READS,
     stuck_detaches.READS,
     claim_holders.READS,
@@ -260,9 +262,10 @@ def _used(
                 f"{what}, where pod {pods[0].full_name} uses it, which is in deletion{lasts}",
                 f"see why that pod does not end: {command}",
             )
-        return AttachmentFault(
-            f"{what}, where pod {pods[0].full_name} uses it", f"end the use by that pod: {command}"
-        )
+        used = f"{what}, where pod {pods[0].full_name} uses it"
+        if len(pods) == 1 and (owner := pod_owners.scaled(pods[0], cluster)) is not None:
+            return AttachmentFault(f"{used}, which {owner.title} makes", owner.remedy)
+        return AttachmentFault(used, f"end the use by that pod: {command}")
     if kept := _in_use(attachment, what, cluster):
         return kept
     return AttachmentFault(

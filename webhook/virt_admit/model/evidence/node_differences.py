@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.model.evidence import status_errors
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
@@ -16,7 +16,7 @@ from virt_admit.model.kubernetes.nodes import HOSTNAME, SCHEDULABLE, is_control_
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut_middle
+from virt_admit.model.messages import cut_middle, names
 
 READS: Final[Reads] = {
     NODE: (
@@ -31,6 +31,8 @@ _FEWEST: Final = 2
 _LONGEST: Final = 63
 """Characters of a value, as in a label: a longer one is of one node, such as a list."""
 _INFO: Final = ("kubeletVersion", "osImage", "kernelVersion", "containerRuntimeVersion")
+_SYSTEM: Final = ("containerRuntimeVersion", "kernelVersion", "osImage", "kubeletVersion")
+_SHOWN: Final = 80
 _OF_PROCESSOR: Final = re.compile(
     r"(?:(?:cpu|host-model|machine|hyperv)[\w-]*\.node\.|scheduling\.node\.)kubevirt\.io/"
 )
@@ -72,6 +74,49 @@ def of(name: str, cluster: Cluster) -> tuple[NodeDifference, ...]:
         return ()
     found = tuple(_differences(_facts(node), others, name))
     return found if len(found) <= MOST else ()
+
+
+class UnlikeNode(NamedTuple):
+    """What the system of a node has unlike those of some other nodes."""
+
+    node: str
+    fields: Sequence[tuple[str, str, str]]
+    """Each with the value of the node and those of the others."""
+    alike: Sequence[str]
+    """Other nodes of KubeVirt that have the same values as the node."""
+
+    @property
+    def words(self) -> str:
+        """``w1 has osImage B (there A), like w2``."""
+        what = ", ".join(f"{field} {own} (there {theirs})" for field, own, theirs in self.fields)
+        also = f", like {names(self.alike, _SHOWN)}" if self.alike else ""
+        return f"{self.node} has {what}{also}"
+
+
+def unlike(node: Object, others: Sequence[Object], cluster: Cluster) -> UnlikeNode | None:
+    """Return in what the system of a node differs from that of each of other nodes; None: in
+    nothing.
+    """
+    fields = [
+        (field, own, names(sorted({_info(each, field) for each in others}), _SHOWN))
+        for field in _SYSTEM
+        if (own := _info(node, field))
+        and all(_info(each, field) not in ("", own) for each in others)
+    ]
+    if not fields or not others:
+        return None
+    alike = sorted(
+        each.name
+        for each in cluster.known(NODE)
+        if each.name != node.name
+        and SCHEDULABLE in each.labels
+        and all(_info(each, field) == own for field, own, _ in fields)
+    )
+    return UnlikeNode(node.name, fields, alike)
+
+
+def _info(node: Object, field: str) -> str:
+    return node.at("status", "nodeInfo", field).text or ""
 
 
 def _role(node: Object) -> tuple[bool, bool]:

@@ -8,24 +8,33 @@ Source: harvester/harvester:package/upgrade/upgrade_node.sh#command_pre_drain.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components.longhorn import awaited_health
 from virt_admit.model.commands import argument, shell
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, gather, unlisted
-from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, VMI
+from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, NODE, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
 from virt_admit.model.kubevirt.settings import migration_limits
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates import harvester_upgrades, updaters
 from virt_admit.model.node_updates.node_phases import Phase
 
 READS: Final[Reads] = union(
-    awaited_health.READS, {VMI: ("status.evacuationNodeName", "status.nodeName")}
+    awaited_health.READS,
+    {
+        NODE: ("metadata.managedFields", "spec.taints"),
+        VMI: ("status.evacuationNodeName", "status.nodeName"),
+    },
 )
 _WIDTH: Final = 120
+_HARVESTER: Final = "harvester"
+_LASTS: Final = timedelta(minutes=15)
+"""The Job taints the node within seconds once it has nothing else to wait for."""
 
 
 def note(node: Object, cluster: Cluster) -> Iterator[str]:
@@ -37,10 +46,8 @@ def note(node: Object, cluster: Cluster) -> Iterator[str]:
         or update.phase is not Phase.DRAINING
     ):
         return
-    tainted = any(taint["key"].text == key for taint in node.at("spec", "taints").items())
-    here, _ = gather(on_node(cluster, node.name))
-    left = [vmi.full_name for vmi in here if not vmi.at("status", "evacuationNodeName").text]
-    if not left or tainted:
+    left = _left(node, key, cluster)
+    if not left:
         return
     title = f"{update.kind} {update.name}"
     mutual = awaited_health.mutual(node, cluster)
@@ -57,8 +64,82 @@ def note(node: Object, cluster: Cluster) -> Iterator[str]:
     if awaited_health.unhealthy(cluster) or unlisted(cluster, LONGHORN_VOLUME):
         yield f"{begin}. It may wait for its volumes first, as its pre-drain job says"
         return
-    command = shell("kubectl", "taint", "nodes", argument(node.name), f"{key}=draining:NoSchedule")
-    yield f"{begin}. If that lasts, add it: {command}"
+    lost = taken_away(node, update.since, cluster)
+    if lost is not None:
+        yield f"{begin}. {capital(lost.writer)}. {lost.remedy}"
+        return
+    yield f"{begin}. If that lasts, add it: {_taint(node, key)}"
+
+
+class LostTaint(NamedTuple):
+    """The taint of a drain that Harvester itself has taken away, so that nothing sets it again."""
+
+    words: str
+    """Who is to leave, and why nothing asks them."""
+    writer: str
+    """``manager harvester wrote its taints last, 51 min ago, after …``."""
+    remedy: str
+
+
+def taken_away(node: Object, since: datetime | None, cluster: Cluster) -> LostTaint | None:
+    """Return that a node which is emptied has lost the taint of its drain; None: it has that, a
+    volume may have to be healthy first, or its taints were not last written by Harvester, after
+    the drain began and long ago.
+
+    The Job sets the taint once. Harvester's controller of nodes that are down takes it from Ready
+    nodes, unless it knows of the upgrade, as of no UpgradePlan (harvester/harvester#9595, #10714,
+    :pkg/controller/master/node/node_down_controller.go).
+
+    Args:
+        node: the node.
+        since: when its Job, or its drain, began.
+        cluster: the cluster.
+    """
+    key = migration_limits.drain_taint(cluster)
+    left = _left(node, key, cluster)
+    if not left or since is None or awaited_health.unhealthy(cluster):
+        return None
+    if unlisted(cluster, LONGHORN_VOLUME) or awaited(node, cluster):
+        return None
+    manager, last = _last_writer(node)
+    at = clock.instant(last)
+    if manager != _HARVESTER or at is None or at < since:
+        return None
+    if not clock.has_lasted(last, _LASTS, cluster):
+        return None
+    vms = names(sorted(left), _WIDTH)
+    writer = (
+        f"its taints were written last by manager {manager}{clock.past(last, cluster)}, after the "
+        "drain had begun (managedFields), and nothing has set it again"
+    )
+    return LostTaint(
+        f"{vms} to leave, which nothing asks to: the node has no taint {key}, and {writer}",
+        writer,
+        f"Set it again, and KubeVirt moves the VMs: {_taint(node, key)}",
+    )
+
+
+def _last_writer(node: Object) -> tuple[str, str]:
+    """Return which manager wrote the taints of a node last, and when; empty: not known."""
+    found = [
+        (entry["time"].text or "", entry["manager"].text or "")
+        for entry in node.metadata["managedFields"].items()
+        if entry.at("fieldsV1", "f:spec", "f:taints").present
+    ]
+    at, manager = max(found, default=("", ""))
+    return manager, at
+
+
+def _left(node: Object, key: str, cluster: Cluster) -> list[str]:
+    """Return the VMs of a node without the taint that nothing asks to leave."""
+    if any(taint["key"].text == key for taint in node.at("spec", "taints").items()):
+        return []
+    here, _ = gather(on_node(cluster, node.name))
+    return [vmi.full_name for vmi in here if not vmi.at("status", "evacuationNodeName").text]
+
+
+def _taint(node: Object, key: str) -> str:
+    return shell("kubectl", "taint", "nodes", argument(node.name), f"{key}=draining:NoSchedule")
 
 
 def awaited(node: Object, cluster: Cluster) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import running_launchers
+from virt_admit.model.evidence import node_differences
+from virt_admit.model.evidence.node_differences import UnlikeNode
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
@@ -23,33 +25,24 @@ READS: Final[Reads] = {
     POD: ("metadata.labels", "spec.containers", "spec.nodeName", "status.phase"),
     VMI: ("status.nodeName", "status.phase"),
 }
-_INFO: Final = ("containerRuntimeVersion", "kernelVersion", "osImage", "kubeletVersion")
 _WIDTH: Final = 80
 
 
 class CrashNode(NamedTuple):
     """A node where a launcher crashed, against those where the same image runs."""
 
-    node: str
     runs: Sequence[str]
     """``infra/monitor on kube-w4``."""
     places: frozenset[str]
     """The nodes where the same image runs."""
-    differences: Sequence[tuple[str, str, str]]
-    """What the node has unlike all of those: the field, its value, and theirs."""
-    alike: Sequence[str]
-    """Other nodes of KubeVirt that have the same values as the node."""
+    unlike: UnlikeNode
 
     @property
     def words(self) -> str:
         """The comparison, in sentences."""
-        what = ", ".join(
-            f"{field} {own} (there {theirs})" for field, own, theirs in self.differences
-        )
-        also = f", like {names(self.alike, _WIDTH)}" if self.alike else ""
         return (
             f"Launchers of the same image run only on other nodes ({names(self.runs, _WIDTH)}), "
-            f"unlike which {self.node} has {what}{also}"
+            f"unlike which {self.unlike.words}"
         )
 
 
@@ -66,24 +59,11 @@ def of_pod(pod: Object, cluster: Cluster) -> CrashNode | None:
     there = [found for place in places if (found := find(cluster, NODE, "", place)) is not None]
     if not there or len(there) != len(places) or node in places:
         return None
-    differences = [
-        (field, own, names(sorted({_info(each, field) for each in there}), _WIDTH))
-        for field in _INFO
-        if (own := _info(here, field))
-        and all(_info(each, field) not in ("", own) for each in there)
-    ]
-    if not differences:
+    unlike = node_differences.unlike(here, there, cluster)
+    if unlike is None:
         return None
-    fields = [field for field, _, _ in differences]
-    alike = sorted(
-        each.name
-        for each in cluster.known(NODE)
-        if each.name != node
-        and SCHEDULABLE in each.labels
-        and all(_info(each, field) == _info(here, field) for field in fields)
-    )
     said = [f"{vm} on {place}" for vm, place in runs]
-    return CrashNode(node, said, frozenset(places), differences, alike)
+    return CrashNode(said, frozenset(places), unlike)
 
 
 def _running(image: str, cluster: Cluster) -> Sequence[tuple[str, str]]:
@@ -99,7 +79,3 @@ def _running(image: str, cluster: Cluster) -> Sequence[tuple[str, str]]:
 
 def _image(pod: Object) -> str:
     return pod.at("spec", "containers").named("compute")["image"].text or ""
-
-
-def _info(node: Object, field: str) -> str:
-    return node.at("status", "nodeInfo", field).text or ""

@@ -27,7 +27,7 @@ from virt_admit.forecasts.placement.components.longhorn import (
     shared_volumes,
     unfinished_clones,
 )
-from virt_admit.forecasts.placement.starts import started_pods
+from virt_admit.forecasts.placement.starts import attach_nodes, started_pods
 from virt_admit.forecasts.placement.starts.started_pods import (
     BY_KUBELET,
     CODE,
@@ -48,6 +48,7 @@ from virt_admit.model.messages import capital
 from virt_admit.model.problems import Problem
 
 READS: Final[Reads] = union(
+    attach_nodes.READS,
     longhorn_nodes.READS,
     longhorn_starts.READS,
     node_services.READS,
@@ -118,7 +119,17 @@ def _attached(start: PodStart) -> StartFault | None:
             kubectl("describe", POD, start.pod.name, start.pod.namespace),
         )
     )
-    return StartFault(start.words, start.brief, remedy, of_node=own.of_node, lasts=own.lasts)
+    compared = attach_nodes.of(start.on, driver, start.cluster) if driver else None
+    if compared is None or own.remedy:
+        return StartFault(start.words, start.brief, remedy, of_node=own.of_node, lasts=own.lasts)
+    ways = (remedy, compared.repair, compared.meanwhile(start.pod, start.cluster))
+    return StartFault(
+        f"{start.words}. {compared.words}",
+        f"{start.brief}. {compared.words}",
+        "; or ".join(filter(None, ways)),
+        of_node=own.of_node,
+        lasts=own.lasts,
+    )
 
 
 def _stopped(start: PodStart) -> StartFault | None:

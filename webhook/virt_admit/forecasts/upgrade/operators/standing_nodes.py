@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain.endless import unasked_vms
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement.components import longhorn_starts
 from virt_admit.forecasts.placement.components.longhorn import awaited_health
@@ -48,6 +49,7 @@ from virt_admit.model.node_updates.update_orders import LONG, StandingOrder
 
 _OF_NODE: Final = "harvesterhci.io/node"
 _OF_UPGRADE: Final = "harvesterhci.io/upgrade"
+_OF_PLAN: Final = "management.harvesterhci.io/upgrade-plan"
 _COPIES: Final = "numberOfReplicas"
 
 READS: Final[Reads] = union(
@@ -58,6 +60,7 @@ READS: Final[Reads] = union(
     awaited_health.READS,
     longhorn_starts.READS,
     counted_vms.READS,
+    unasked_vms.READS,
     {
         JOB: ("metadata.labels", "status.active", "status.startTime", "status.completionTime"),
         DEPLOYMENT: (*CONDITIONS, "spec.selector", "spec.replicas", "status.readyReplicas"),
@@ -121,6 +124,7 @@ def _of_node(
         or _counted(order, active, name, cluster)
         or _planner(name, cluster)
         or _volume(name, active, since, cluster)
+        or _untainted(order, name, update, cluster)
     )
     if cause is None and vm_states_times.is_older(since, LONG, cluster):
         doubt = _repository_vm(order, active, cluster) if active is not None else None
@@ -279,6 +283,26 @@ def _volume(
     found = awaited_health.mutual(node, cluster)
     by = f"its Job {job.name} waits for "
     return None if found is None else _Cause(by, found.why, found.remedy(name), certain=True)
+
+
+def _untainted(order: Object, name: str, update: NodeUpdate, cluster: Cluster) -> _Cause | None:
+    """Return that a Job waits for VMs that nothing asks to leave, as the taint was taken away;
+    None: it does not. An UpgradePlan has no namespace, and a label of its own on its Jobs.
+    """
+    node = find(cluster, NODE, "", name)
+    if node is None or update.phase is not Phase.DRAINING:
+        return None
+    for job in cluster.known(JOB):
+        own = _is_of(job, order, name) or (
+            job.labels.get(_OF_PLAN) == order.name and job.labels.get(_OF_NODE) == name
+        )
+        if own and job.at("status", "active").integer:
+            began = clock.instant(job.at("status", "startTime").text)
+            lost = unasked_vms.taken_away(node, began, cluster)
+            if lost is not None:
+                by = f"its Job {job.name} waits for "
+                return _Cause(by, lost.words, lost.remedy, certain=True)
+    return None
 
 
 # --- Rancher --------------------------------------------------------------------------------------
