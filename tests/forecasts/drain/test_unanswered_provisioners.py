@@ -234,3 +234,27 @@ def test_a_backend_whose_pools_a_class_does_not_take() -> None:
     problem = found(event(NONE_LEFT), backend(), config(REFUSED), storage=storage)
     assert problem is not None
     assert "TridentBackend" not in problem.reason
+
+
+@pytest.mark.parametrize("about", ["disk", "prime-u1"])
+def test_linstor_finds_too_few_nodes_for_the_replicas(about: str) -> None:
+    said = (
+        'failed to provision volume with StorageClass "fast": rpc error: code = ResourceExhausted '
+        "desc = CreateVolume failed for pvc-1: failed to autoplace resource: Message: 'Not enough "
+        "available nodes'; Details: 'Not enough nodes fulfilling the following auto-place criteria:"
+        "\n * has a deployed storage pool named [data]\n * the storage pools have to have at least "
+        "'524288000' free space\n\nAuto-place configuration details:\n   Replica count: 3'"
+    )
+    own, target = claim(), claim()
+    own.data["metadata"]["uid"] = "u1"
+    target.data["metadata"]["name"] = about
+    failed = warning(target, "ProvisioningFailed", said, "2027-03-01T11:58:00Z")
+    objects = [own, CLASS, failed, *([target] if about != "disk" else [])]
+    problem = provisioners.of_filled(own, Snapshot(objects, ["*"], time=NOW))
+
+    assert problem is not None
+    assert problem.reason.endswith(
+        "StorageClass fast needs 3 nodes that are online and have storage pool data with 500Gi free"
+    )
+    assert problem.remedy.startswith("free or add space in storage pool data on the nodes")
+    assert provisioners.of_filled(own, Snapshot([own, CLASS], ["*"], time=NOW)) is None

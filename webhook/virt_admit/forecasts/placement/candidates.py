@@ -33,6 +33,7 @@ from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.networks import NodeLabel
 from virt_admit.model.kubevirt.launcher import (
+    hotplugs,
     launcher_pod,
     launcher_resources,
     left_selectors,
@@ -321,7 +322,7 @@ def demand(vmi: Object, cluster: Cluster, *, moves: bool) -> VmiDemand:
     if fault := instance_networks.fault(vmi, cluster):
         pod = replace(pod, fault=fault)
     unseen = (*_unseen_of(vmi, pod, cluster, moves=moves), *networks.unseen)
-    attached = tuple(launcher_pod.attached_claims(vmi["spec"]))
+    attached = hotplugs.awaited_claims(vmi, cluster, moves=moves)
     sized = not unseen_size(vmi, cluster)
     waits = bool(attached) and moves  # a start waits for the launcher pod alone
     second = running_launchers.attachment_tolerations(vmi, cluster) if waits else None

@@ -31,6 +31,7 @@ from virt_admit.forecasts.placement.refusals import (
     volume_limits,
 )
 from virt_admit.forecasts.placement.refusals.refusal_remedies import (
+    DOWNTIME,
     KEPT,
     absent_resource,
     broken_claim,
@@ -52,6 +53,7 @@ from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import networks, tsc, vmis
 from virt_admit.model.kubevirt.instances.tsc import FrequencyGap
+from virt_admit.model.kubevirt.launcher import hotplugs
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, command_of, names
 from virt_admit.model.node_updates import cordoners
@@ -84,8 +86,7 @@ def reason(
         return None
     if network := networks.of_fault(target.pod.fault):
         return missing_networks.problem(network, "target pod" if moves else "pod")
-    down = "let drains shut the guest down" if moves else "plan for its downtime"
-    otherwise = "" if starts else down
+    otherwise = "" if starts else DOWNTIME[moves]
     kept = "" if starts else KEPT
     starting = _starting(target.placement.refusals, refusals, cluster, kept)
     if not refusals:
@@ -119,10 +120,11 @@ def reason(
         return unfit._replace(reason=f"{NOWHERE}{_told(refusals, lacked)}{unfit.reason}")
     if starting:
         return starting
-    remedy = either(lasting, otherwise) if lasting else remedy_of(causes, otherwise, cluster, host)
+    down = otherwise * hotplugs.keeps_off(namespace, target.pod.name, claim, cluster)
+    remedy = either(lasting, otherwise) if lasting else remedy_of(causes, down, cluster, host)
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     if claim and (dying := dying_claims.of_claim(namespace, claim, cluster)) is not None:
-        remedy, command = f"{dying.way}{kept}", dying.command
+        remedy, command = f"{dying.way}{kept * bool(down)}", dying.command
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
     why += f"{host}{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)

@@ -15,6 +15,7 @@ from virt_admit.forecasts.remediation import (
     failed_remediations,
     hand_reboots,
 )
+from virt_admit.forecasts.remediation.ends import deprovisioned_hosts
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
@@ -38,6 +39,7 @@ READS: Final[Reads] = union(
     hand_reboots.READS,
     certificate_requests.READS,
     node_removals.READS,
+    deprovisioned_hosts.READS,
     {NODE: ("spec.taints",), SNR: (f"status.{_ASSUMED}",)},
 )
 
@@ -178,6 +180,8 @@ def advice(node: str, cluster: Cluster, otherwise: str = "repair or fence its no
     """
     if gone := node_removals.instead_of_return(node, cluster):
         return gone
+    if wiped := deprovisioned_hosts.advice(node, cluster):
+        return wiped
     if back := return_of(node, cluster):
         return back
     if virt_handlers.outlives_kubelet(cluster, node):

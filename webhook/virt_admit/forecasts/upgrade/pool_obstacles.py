@@ -354,7 +354,11 @@ def end_of_absence(pool: Object, nodes: Sequence[Object], cluster: Cluster) -> s
             then = f"; then see to {names(others)}" if others else ""
             return f"{capital(words)}{kubectl}{rest}{then}"
     cordoned = [node.name for node in nodes if node.at("spec", "unschedulable").boolean]
-    broken = [node for node in nodes if node.name not in cordoned]
+    broken = [
+        node
+        for node in nodes
+        if node.name not in cordoned or node_health.silence(node, cluster)  # both count alone
+    ]
     if not broken:
         uncordon = shell("kubectl", "uncordon", *map(argument, cordoned))
         other = "or raise maxUnavailable so that others go on"

@@ -24,6 +24,7 @@ from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, U
 
 def _reads() -> Reads:
     from virt_admit.forecasts.drain import vm_outcomes  # noqa: PLC0415 - see LateReads
+    from virt_admit.forecasts.drain.starts import hotplug_phases  # noqa: PLC0415
 
     pod = (
         *("metadata.creationTimestamp", "metadata.labels", "metadata.ownerReferences"),
@@ -40,7 +41,7 @@ def _reads() -> Reads:
         STORAGE_CLASS: ("volumeBindingMode",),
         POD: pod,
     }
-    return union(clock.READS, vm_outcomes.READS, own)
+    return union(clock.READS, vm_outcomes.READS, hotplug_phases.READS, own)
 
 
 @rule(

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.guests import refused_devices, restart_guard
 from virt_admit.forecasts.drain.starts import unattached_volumes
-from virt_admit.forecasts.drain.starts.storage import ended_launchers
+from virt_admit.forecasts.drain.starts.storage import ended_launchers, provisioners
 from virt_admit.forecasts.drain.states import (
     dying_pods,
     stuck_starts,
@@ -39,7 +39,9 @@ from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 
-READS: Final[Reads] = union(refused_devices.READS, {PVC: ("metadata.creationTimestamp",)})
+READS: Final[Reads] = union(
+    refused_devices.READS, provisioners.READS, {PVC: ("metadata.creationTimestamp", "metadata.uid")}
+)
 """Besides those of the states of VMs."""
 LACKS: Final = "the guest lacks it"
 """How the reason begins why a volume in the spec is not in the guest."""
@@ -203,6 +205,10 @@ def _without_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Pr
     if state == "Pending" and _binds_later(found, cluster):
         # it may be plugged in a moment ago, and KubeVirt makes a pod that lets it be filled
         return None
+    failed = provisioners.of_filled(found, cluster) if state == "Pending" else None
+    if failed is not None:
+        reason = f"{LACKS}: its claim {claim} is {state}: {failed.reason}"
+        return _of(reason, failed.remedy, failed.command)
     if state != "Bound":
         return _of(f"{LACKS}: its claim {claim} is {state}", "see what it waits for", described)
     waits = f" ({cut_middle(said, _LONGEST)})" if said else ""

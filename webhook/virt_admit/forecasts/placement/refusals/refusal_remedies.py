@@ -35,6 +35,8 @@ MORE_PODS: Final = (
 Sources: kubernetes/kubernetes:pkg/kubelet/apis/config/types.go (MaxPods, 110 by default);
 harvester/harvester:package/upgrade/upgrade_node.sh#set_max_pods, issue 2707.
 """
+DOWNTIME: Final = ("plan for its downtime", "let drains shut the guest down")
+"""The other way for a VM that runs: where it is restarted, and where it is to move."""
 KEPT: Final = ", and do not stop the VM before"
 _PAGES: Final = "hugepages-"
 

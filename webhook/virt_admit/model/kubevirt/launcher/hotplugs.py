@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migratability
+from virt_admit.model.kubevirt.instances import migratability, vms
+from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Version
+from virt_admit.model.lookups import find
+from virt_admit.model.scheduler import volumes
 
 MOUNTED: Final = "MountedToPod"
 LEAVING: Final = ("Detaching", "UnMountedFromPod")
@@ -45,4 +52,44 @@ def absent_claims(vmi: Object) -> frozenset[str]:
         and status["hotplugVolume"].is_map
         and not status["target"].text
         and status["phase"].text in (*LEAVING, *ARRIVING)
+    )
+
+
+# --- claims that are not bound --------------------------------------------------------------------
+
+_STARTS_WITHOUT: Final = Version(1, 6)
+"""The release from which a start does not wait for such a claim: the guest runs without the volume
+until the claim is bound. A migration waits for the pod that attaches it on the target.
+
+Sources: kubevirt/kubevirt:pkg/virt-controller/watch/vmi/datavolumes.go#areDataVolumesReady (commit
+9508dbb468), :pkg/virt-controller/services/rendervolumes.go#hotplugVolumes,
+:pkg/virt-controller/watch/migration/migration.go#createAttachmentPod.
+"""
+
+
+def awaited_claims(vmi: Object, cluster: Cluster, *, moves: bool) -> tuple[str, ...]:
+    """Return the claims of hotplugged volumes that a next pod of a VMI needs."""
+    found = tuple(launcher_pod.attached_claims(vmi["spec"]))
+    if moves or not found or not versions.has_release(cluster, _STARTS_WITHOUT):
+        return found
+    return tuple(name for name in found if not _is_broken(vms.namespace_of(vmi), name, cluster))
+
+
+def _is_broken(namespace: str, name: str, cluster: Cluster) -> bool:
+    """Return whether no pod that mounts a claim is scheduled at all, as far as is known."""
+    try:
+        return bool(volumes.claim(cluster, namespace, name).fault)
+    except Unseen:
+        return False
+
+
+def keeps_off(namespace: str, vmi: str, claim: str, cluster: Cluster) -> bool:
+    """Return whether a VM that is stopped may stay off for a broken claim: not if it is of a
+    hotplugged volume alone, and the release starts without that.
+    """
+    own = find(cluster, VMI, namespace, vmi)
+    if own is None or claim in launcher_pod.claims(own["spec"]):
+        return True
+    return claim in awaited_claims(own, cluster, moves=False) or claim not in awaited_claims(
+        own, cluster, moves=True
     )

@@ -14,7 +14,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.control import small_claims
-from virt_admit.forecasts.drain.starts.storage import lost_sources, refused_modes, state_claims
+from virt_admit.forecasts.drain.starts.storage import (
+    linstor_places,
+    lost_sources,
+    refused_modes,
+    state_claims,
+)
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.forecasts.placement.components.drivers import refusing_storage, trident_backends
 from virt_admit.model.commands import kubectl, typed
@@ -135,6 +140,16 @@ def of_claims(namespace: str, names: Iterable[str | None], cluster: Cluster) -> 
     return None
 
 
+def of_filled(claim: Object, cluster: Cluster) -> Problem | None:
+    """Return why a claim gets no volume, or the temporary one that CDI fills for it
+    (``prime-UID``); None: not known.
+    """
+    prime = find(cluster, PVC, claim.namespace, f"prime-{claim.metadata['uid'].text}")
+    since = clock.ago(_RECENT, cluster)
+    found = (_failed(each, since, cluster) for each in (claim, prime) if each is not None)
+    return next(filter(None, found), None)
+
+
 def _failed(claim: Object, since: datetime | None, cluster: Cluster) -> Problem | None:
     """Return why a claim gets no volume; None: its provisioner has not failed, or is not known."""
     found = find(cluster, STORAGE_CLASS, "", claim.at("spec", "storageClassName").text)
@@ -157,6 +172,8 @@ def problem(
     if (pod := forbidden_pods.of(said)) is not None:
         return _forbidden(claim, storage_class, pod, cluster)
     error = _CLASS.sub("", said)
+    if (places := linstor_places.of(storage_class, error)) is not None:
+        return places
     if refused := refused_modes.of(claim, storage_class, error, cluster):
         return refused._replace(cause=ProblemCause.NOT_REPORTED)
     if (offline := trident_backends.of_class(storage_class, error, cluster)) is not None:

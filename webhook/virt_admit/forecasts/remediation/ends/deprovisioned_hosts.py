@@ -1,0 +1,81 @@
+"""Nodes of bare metal whose Machine is being deleted and whose host is deprovisioned already.
+
+Such a host is installed again, so its node is neither repaired, fenced nor uncordoned. A
+MachineHealthCheck of OpenShift deletes Machines, unless it leaves the node to the bare metal
+operator or to a remediation template, which power-cycle the host.
+
+Sources: openshift/machine-api-operator:
+pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#internalRemediation;
+openshift/cluster-api-provider-baremetal:pkg/cloud/baremetal/actuators/machine/actuator.go#Delete;
+metal3-io/baremetal-operator:apis/metal3.io/v1alpha1/baremetalhost_types.go#ProvisioningState.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from virt_admit.model import machine_nodes
+from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes import events
+from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import BARE_METAL_HOST, MACHINE, MHC
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.remediation import bare_metal, health_checks
+
+READS: Final[Reads] = union(
+    bare_metal.HOST_READS,
+    machine_nodes.READS,
+    {MHC: (f"metadata.annotations.{health_checks.STRATEGY}", "spec.remediationTemplate")},
+)
+_EMPTIED: Final = "deprovisioning"
+
+
+def advice(node: str, cluster: Cluster) -> str:
+    """Return what to do about a silent node whose host is deprovisioned, as its Machine is being
+    deleted; empty: that is not so, or not known.
+    """
+    host = bare_metal.host_of(node, cluster)
+    if host is None or host.at("status", "provisioning", "state").text != _EMPTIED:
+        return ""
+    owner = host.at("spec", "consumerRef")
+    space, name = owner["namespace"].text or host.namespace, owner["name"].text or ""
+    machine = find(cluster, MACHINE, space, name)
+    if machine is None or not machine.deleted:
+        return ""
+    wait = (
+        f"do not repair or uncordon {node}, and wait until Machine {machine.full_name} is deleted, "
+        f"whose BareMetalHost {host.name} is being deprovisioned to be installed again"
+    )
+    check = _deleter(machine, cluster)
+    if check is None:
+        return typed(wait, about("describe", host, BARE_METAL_HOST))
+    asked = f"MachineHealthCheck {check.name} has asked for that deletion"
+    view = health_checks.view(check)
+    if view.external or view.template.present:  # it was changed afterwards
+        return typed(f"{wait}. {asked}", about("describe", host, BARE_METAL_HOST))
+    lacks = (
+        f"as it has neither spec.remediationTemplate nor {health_checks.STRATEGY}="
+        f"{health_checks.EXTERNAL}"
+    )
+    setting = f"{health_checks.STRATEGY}={health_checks.EXTERNAL}"
+    return typed(
+        f"{wait}. {asked}, {lacks}. So that it power-cycles hosts the next time, annotate it",
+        about("annotate", check, MHC, setting, "--overwrite"),
+    )
+
+
+def _deleter(machine: Object, cluster: Cluster) -> Object | None:
+    """Return the health check that an event names as the one that has deleted a Machine; None: no
+    known one does.
+    """
+    for event in events.known(MACHINE.kind, "MachineDeleted", cluster):
+        target = event["involvedObject"]
+        if (target["namespace"].text, target["name"].text) != (machine.namespace, machine.name):
+            continue
+        said = (event["message"].text or "").removeprefix(f"Machine {machine.namespace}/")
+        check, _, rest = said.partition("/")
+        if rest.startswith(f"{machine.name}/"):
+            return find(cluster, MHC, machine.namespace, check)
+    return None
