@@ -162,7 +162,8 @@ def test_every_node_is_in_one_place_and_only_those_that_are_left_are_updated(see
         )
 
 
-def test_a_rehearsal_goes_on_where_a_migration_is() -> None:
+def under_migration() -> tuple[Any, Object]:
+    """Return a VM that moves from node b to node a since 20 seconds, and its migration."""
     began = "2027-03-01T11:59:40Z"
     moving = vm("db", "b", seconds=40)
     moving[1].data["status"]["migrationState"] = {
@@ -180,6 +181,11 @@ def test_a_rehearsal_goes_on_where_a_migration_is() -> None:
         spec={"vmiName": "db"},
         status={"phase": "Running"},
     )
+    return moving, migration
+
+
+def test_a_rehearsal_goes_on_where_a_migration_is() -> None:
+    moving, migration = under_migration()
     before = migration.data | {
         "metadata": {
             "name": "m0",
@@ -209,15 +215,8 @@ def test_a_rehearsal_goes_on_where_a_migration_is() -> None:
 
 @pytest.mark.parametrize("copies", [True, False])
 def test_the_limit_of_a_copy_of_disks_is_part_of_the_estimate(copies: bool) -> None:
-    began = "2027-03-01T11:59:40Z"
-    moving = vm("db", "b", seconds=40)
+    moving, migration = under_migration()
     status = moving[1].data["status"]
-    status["migrationState"] = {
-        "migrationUid": "m1",
-        "startTimestamp": began,
-        "sourceNode": "b",
-        "targetNode": "a",
-    }
     claims = {"sourcePVCInfo": {"claimName": "old"}, "destinationPVCInfo": {"claimName": "new"}}
     if copies:
         status["migratedVolumes"] = [{"volumeName": "disk"} | claims]
@@ -225,15 +224,6 @@ def test_the_limit_of_a_copy_of_disks_is_part_of_the_estimate(copies: bool) -> N
             *status.get("conditions", ()),
             {"type": "VolumesChange", "status": "True"},
         ]
-    migration = manifest(
-        "kubevirt.io/v1",
-        "VirtualMachineInstanceMigration",
-        "m1",
-        "shop",
-        metadata={"uid": "m1", "creationTimestamp": began},
-        spec={"vmiName": "db"},
-        status={"phase": "Running"},
-    )
     objects = [done("a"), draining("b"), moving, migration, workers(), kubevirt()]
     rests_on = rehearse(cluster(*objects), Options()).rests_on
     named = [each for each in rests_on if each.startswith("the longest run takes the limits of ")]

@@ -38,6 +38,12 @@ def container_statuses(pod: Object) -> Iterator[Field]:
         yield from pod.at("status", kind).items()
 
 
+def image_tags(pod_spec: Field) -> Iterator[str]:
+    """Yield the tags of the images of a pod's containers; empty: an image without a tag."""
+    for container in pod_spec["containers"].items():
+        yield (container["image"].text or "").rpartition(":")[2]
+
+
 def scaled_down(names: Collection[str], cluster: Cluster) -> Object | None:
     """Return a Deployment or StatefulSet of these names if each known one has no replicas; None:
     one has, or none is known.

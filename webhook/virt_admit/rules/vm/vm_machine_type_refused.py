@@ -9,14 +9,12 @@ and network interfaces otherwise.
 """
 
 import re
-from collections.abc import Iterator
 
 from virt_admit.model.commands import merge_patch
-from virt_admit.model.kubernetes.cluster import Unseen
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, VM
+from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.settings.configuration import kubevirt
+from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, rule
 
 BUILT_IN = {
@@ -29,13 +27,7 @@ BUILT_IN = {
 
 @rule(
     kinds=(VM,),
-    reads={
-        KUBEVIRT: (
-            "metadata.creationTimestamp",
-            "spec.configuration.architectureConfiguration",
-            "spec.configuration.emulatedMachines",
-        )
-    },
+    reads=configuration.MACHINE_READS,
     action=Action.WARN,
     at_admission=False,
     sources=(
@@ -52,10 +44,7 @@ def check(vm: Object, context: Context) -> Findings:
     machine = spec.at("domain", "machine", "type")
     if not machine.text:
         return
-    resource = kubevirt(context.cluster)
-    if resource is None:
-        raise Unseen(str(KUBEVIRT))
-    own = list(_configured(resource, spec["architecture"].text))
+    own = configuration.emulated_machines(context.cluster, spec["architecture"].text)
     built_in = BUILT_IN.get(spec["architecture"].text or "", sum(BUILT_IN.values(), ()))
     if any(_matches(machine.text, pattern) for pattern in (*own, *built_in)):
         return
@@ -78,12 +67,3 @@ def _matches(machine: str, pattern: str) -> bool:
         return re.search(pattern, machine) is not None
     except re.error:
         return True  # it is not known what that accepts
-
-
-def _configured(resource: Object, architecture: str | None) -> Iterator[str]:
-    """Yield the patterns for all architectures, and for this one (None: for each)."""
-    settings = resource.at("spec", "configuration")
-    each = settings["architectureConfiguration"]
-    fields = [each[key]["emulatedMachines"] for key in each.map if architecture in (None, key)]
-    for field in (settings["emulatedMachines"], *fields):
-        yield from (item.text for item in field.items() if item.text)

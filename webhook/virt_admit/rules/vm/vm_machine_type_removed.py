@@ -14,23 +14,16 @@ from fnmatch import fnmatchcase
 
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubernetes.units import show
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.settings.configuration import kubevirt
+from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.rule import Action, Cause, Context, Field, Finding, Findings, Object, names, rule
 
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
-    reads={
-        KUBEVIRT: (
-            "metadata.creationTimestamp",
-            "spec.configuration.architectureConfiguration",
-            "spec.configuration.emulatedMachines",
-        )
-    },
+    reads=configuration.MACHINE_READS,
     action=Action.WARN,
     at_admission=False,
     target={releases.KUBEVIRT: "1.5"},
@@ -56,7 +49,7 @@ def check(obj: Object, context: Context) -> Findings:
     built_in = defaults.get(architecture.text) or list(itertools.chain(*defaults.values()))
     if not machine.text or _matches(machine.text, built_in):
         return
-    configured = _configured(context.cluster, architecture.text)
+    configured = configuration.emulated_machines(context.cluster, architecture.text)
     if not _matches(machine.text, configured):
         remedy = f"Use one of {names(configured or built_in)}."
         message = f"KubeVirt {target} rejects the machine type {show(machine.text)}. {remedy}"
@@ -73,20 +66,3 @@ def _machine(obj: Object) -> Field:
 
 def _matches(machine: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(machine, pattern) for pattern in patterns)
-
-
-def _configured(cluster: Cluster, architecture: str | None) -> list[str]:
-    """Return the patterns of the configuration: for all architectures, and for this one (None:
-    for each).
-
-    Raises:
-        Unseen: KubeVirt cannot be read, so that the machine type may be configured.
-    """
-    resource = kubevirt(cluster)
-    if resource is None:
-        raise Unseen(str(KUBEVIRT))
-    settings = resource.at("spec", "configuration")
-    each = settings["architectureConfiguration"]
-    found = [settings["emulatedMachines"]]
-    found += [each[key]["emulatedMachines"] for key in each.map if architecture in (None, key)]
-    return [item.text for field in found for item in field.items() if item.text]

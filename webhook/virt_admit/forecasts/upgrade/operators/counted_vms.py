@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, JOB, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -89,9 +89,7 @@ def _entered(vmi: Object) -> str | None:
 
 def _release(order: Object, job: Object) -> Version | None:
     """Return the release whose script a Job runs; None: not known."""
-    containers = job.at("spec", "template", "spec", "containers").items()
-    images = (each["image"].text or "" for each in containers)
-    tags = (image.rpartition(":")[2] for image in images)
+    tags = workloads.image_tags(job.at("spec", "template", "spec"))
     known = (parse_version(each) for each in (*tags, order.at("spec", "version").text))
     return next(filter(None, known), None)
 

@@ -227,9 +227,8 @@ def _more_copies(cluster: Cluster) -> str:
     """Return what keeps the next upgrade from the same: Harvester makes the class of its image with
     the parameters of the default class; empty: that has more copies, or is not known.
     """
-    for each in cluster.known(STORAGE_CLASS):
-        default = each.annotations.get(storage.DEFAULT_FOR_ALL) == "true"
-        if default and each.at("parameters", _COPIES).text == "1":
+    for each in storage.all_marked(storage.DEFAULT_FOR_ALL, cluster):
+        if each.at("parameters", _COPIES).text == "1":
             return (
                 f"before the next upgrade, make a StorageClass with more than one replica the "
                 f"default: {each.name} has {_COPIES} 1"

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.model.commands import about, argument, merge_patch, shell, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     CAPI_CLUSTER,
@@ -103,8 +103,7 @@ def release(cluster: Cluster) -> Version | None:
     """Return the release of Harvester, whose webhook decides; None: not known."""
     said = fields(cluster, HARVESTER_SETTING, "", "server-version")["value"].text
     webhook = fields(cluster, DEPLOYMENT, SPACE, "harvester-webhook")
-    images = webhook.at("spec", "template", "spec", "containers").items()
-    tags = ((each["image"].text or "").rpartition(":")[2] for each in images)
+    tags = workloads.image_tags(webhook.at("spec", "template", "spec"))
     return parse_version(said) or next(filter(None, map(parse_version, tags)), None)
 
 

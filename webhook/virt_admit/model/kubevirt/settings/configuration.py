@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT, Kind
 from virt_admit.model.kubernetes.nodes import WORKER
 from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.settings import invalid_configuration
 
 # --- where a setting lives ------------------------------------------------------------------------
@@ -408,3 +409,30 @@ def default_architecture(cluster: Cluster) -> str:
         Unseen: KubeVirt cannot be read.
     """
     return reported_architecture(cluster) or "amd64"
+
+
+MACHINE_READS: Final[Reads] = {
+    KUBEVIRT: (
+        "metadata.creationTimestamp",
+        "spec.configuration.architectureConfiguration",
+        "spec.configuration.emulatedMachines",
+    )
+}
+"""The fields that ``emulated_machines`` reads."""
+
+
+def emulated_machines(cluster: Cluster, architecture: str | None) -> list[str]:
+    """Return the configured patterns of machine types: for all architectures, and for this one
+    (None: for each).
+
+    Raises:
+        Unseen: KubeVirt cannot be read, so that the machine type may be configured.
+    """
+    resource = kubevirt(cluster)
+    if resource is None:
+        raise Unseen(str(KUBEVIRT))
+    settings = resource.at("spec", "configuration")
+    each = settings["architectureConfiguration"]
+    found = [settings["emulatedMachines"]]
+    found += [each[key]["emulatedMachines"] for key in each.map if architecture in (None, key)]
+    return [item.text for field in found for item in field.items() if item.text]
