@@ -11,12 +11,12 @@ DRIVER = "linstor.csi.linbit.com"
 OLD, NEW = "Talos (v1.8.4)", "Talos (v1.9.0)"
 
 
-def node(name, system, *, ready="True", cordoned=False):
+def node(name, system, *, ready="True", cordoned=False, schedulable="true"):
     return manifest(
         "v1",
         "Node",
         name,
-        metadata={"labels": {SCHEDULABLE: "true"}},
+        metadata={"labels": {SCHEDULABLE: schedulable}},
         spec={"unschedulable": cordoned},
         status={
             "nodeInfo": {"osImage": system, "kubeletVersion": "v1.31.4"},
@@ -88,6 +88,7 @@ def test_what_shows_that_the_system_is_not_to_blame(cluster):
         ("Running", {}, False),  # the pod is the target of a migration
         ("Scheduling", {"cordoned": True}, False),
         ("Scheduling", {"ready": "Unknown"}, False),
+        ("Scheduling", {"schedulable": "false"}, False),  # its virt-handler does not report
     ],
 )
 def test_a_vm_that_does_not_run_may_start_where_the_driver_works(phase, state, told):

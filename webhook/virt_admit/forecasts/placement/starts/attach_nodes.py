@@ -106,7 +106,7 @@ def of(on: str, driver: str, cluster: Cluster) -> AttachNode | None:
         each.name
         for each in there
         if each.is_true("Ready")
-        and SCHEDULABLE in each.labels
+        and each.labels.get(SCHEDULABLE) == "true"
         and not each.at("spec", "unschedulable").boolean
     ]
     return AttachNode(driver, places, is_open, unlike)
