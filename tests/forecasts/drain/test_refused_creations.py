@@ -85,9 +85,14 @@ def test_a_machine_type_that_kubevirt_no_longer_accepts():
     assert """-p '{"spec":{"template":{"spec":{"domain":{"machine":{"type":"q35"}}}}}}'""" in (
         found.remedy
     )
-    assert "architectureConfiguration.amd64.emulatedMachines of KubeVirt, beside q35*" in (
-        found.remedy
-    )
+    assert "add it to the emulatedMachines of KubeVirt, beside q35*, pc-q35*" in found.remedy
+
+
+def test_a_machine_type_that_may_not_exist_is_not_written():
+    said = MACHINE.replace("q35* pc-q35*", "pc-q35*")
+    found = refused(said, {"domain": {"machine": {"type": "pc"}}})
+
+    assert "to a value that KubeVirt accepts (allowed: pc-q35*): kubectl edit vm" in found.remedy
 
 
 @pytest.mark.parametrize(

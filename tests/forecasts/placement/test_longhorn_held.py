@@ -104,6 +104,7 @@ def test_a_volume_is_detached_amid_the_migration_that_its_spec_still_wants():
         pytest.param([interrupted(to="c"), *HELD], id="another migration begins"),
         pytest.param([interrupted(state="detaching"), *HELD], id="it is being detached"),
         pytest.param([interrupted(), *HELD, release("v1.7.0")], id="this release cancels it"),
+        pytest.param([interrupted(), *HELD], id="its release is not known"),
         pytest.param([interrupted(), *HELD[:2], ticket("a")], id="Longhorn takes it back"),
         pytest.param(
             [interrupted(), HELD[0], ticket("b"), attachment("b", age=20)], id="it has just begun"

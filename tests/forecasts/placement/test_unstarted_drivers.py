@@ -412,8 +412,8 @@ def test_a_pod_older_than_the_return_of_its_node_is_replaced():
         f"again at {LONG_AGO}"
     ) in reason
     assert words == (
-        "replace pod disks-csi-node-a on a, so that it registers again (unless guests there use "
-        "volumes with FUSE or rbd-nbd, which would lose them)"
+        "if no guest on a uses a volume with FUSE or rbd-nbd, which it would lose, replace pod "
+        "disks-csi-node-a there, so that it registers again"
     )
     assert remedy == f"{words}: kubectl delete pod disks-csi-node-a -n disks"
 

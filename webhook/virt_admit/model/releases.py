@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -99,6 +100,22 @@ class UpgradeTarget(NamedTuple):
 
 
 NO_TARGET: Final = UpgradeTarget()
+
+_MACHINES: Final = ("q35", "virt", "s390-ccw-virtio", "pseries")
+"""The newest machine type of QEMU for each architecture, by its name without a version."""
+
+
+def accepts(patterns: Iterable[str], machine: str) -> bool:
+    """Return whether KubeVirt accepts a machine type: a pattern matches the whole of it."""
+    return any(fnmatchcase(machine, pattern) for pattern in patterns)
+
+
+def machine_of(patterns: Collection[str]) -> str:
+    """Return a machine type that exists and that one of some patterns accepts; empty: none is
+    known.
+    """
+    literal = (each for each in patterns if not set(each) & set("*?[\\"))
+    return next((each for each in _MACHINES if accepts(patterns, each)), next(literal, ""))
 
 
 def parse(text: str) -> UpgradeTarget:

@@ -35,6 +35,8 @@ def attachment(name, on, driver=DRIVER, error=""):
 
 FAILS = attachment("pv-db", "w2", error="could not determine device path")
 
+STORAGE = attachment("pv-db", "w2", error="volume definition pv-db not found")
+
 
 def world(*more, system=OLD, listed=("*",), **state):
     nodes = [node("w1", NEW), node("w2", NEW), node("w3", system, **state)]
@@ -71,14 +73,43 @@ def test_the_system_of_the_node_is_told():
         world(attachment("pv-files", "w2")),
         world(attachment("pv-files", "w1")),
         world(attachment("pv-files", "w3", error="no space")),
+        Snapshot([node("w2", NEW), node("w3", OLD), STORAGE, attachment("pv-web", "w3")], ["*"]),
         world(listed=["Node"]),
         Snapshot([node("w2", NEW), node("w3", OLD), FAILS], ["*"]),
         Snapshot([node("w2", NEW), node("w3", OLD), FAILS, attachment("x", "w3", "other")], ["*"]),
     ],
-    ids=["same", "attaches here", "attaches alike", "fails there", "unseen", "nowhere", "other"],
+    ids=[
+        "same",
+        "attaches here",
+        "attaches alike",
+        "fails there",
+        "the storage",
+        "unseen",
+        "nowhere",
+        "other",
+    ],
 )
 def test_what_shows_that_the_system_is_not_to_blame(cluster):
     assert attach_nodes.of("w2", DRIVER, cluster) is None
+
+
+def test_several_volumes_that_fail_alone_there_show_it_too():
+    more = attachment("pv-files", "w2", error="volume definition pv-files not found")
+    nodes = node("w2", NEW), node("w3", OLD)
+    cluster = Snapshot([*nodes, STORAGE, more, attachment("pv-web", "w3")], ["*"])
+    assert attach_nodes.of("w2", DRIVER, cluster) is not None
+
+
+@pytest.mark.parametrize(
+    ("system", "begin"),
+    [
+        (OLD, "update no other node, and give w2"),
+        ("Talos (v1.10.2)", "give w2"),  # the others were updated already
+        ("Flatcar", "give w2"),
+    ],
+)
+def test_a_roll_out_is_not_stopped_that_may_repair_it(system, begin):
+    assert attach_nodes.of("w2", DRIVER, world(system=system)).repair.startswith(begin)
 
 
 @pytest.mark.parametrize(
@@ -95,5 +126,5 @@ def test_a_vm_that_does_not_run_may_start_where_the_driver_works(phase, state, t
     vmi, pod = launcher(phase)
     cluster = world(vmi, pod, **state)
     way = attach_nodes.of("w2", DRIVER, cluster).meanwhile(pod, cluster)
-    assert ("kubectl cordon w1 w2 && virtctl restart db -n shop" in way) is told
+    assert ("can start on w3" in way) is told
     assert bool(way) is told

@@ -5,17 +5,17 @@ comes from, such as a label that an operator has left, another kubelet, or a dev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from virt_admit.model.evidence import status_errors
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import HOSTNAME, SCHEDULABLE, is_control_plane, is_of_moment
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import cut_middle, names
 
 READS: Final[Reads] = {
@@ -80,7 +80,7 @@ class UnlikeNode(NamedTuple):
     """What the system of a node has unlike those of some other nodes."""
 
     node: str
-    fields: Sequence[tuple[str, str, str]]
+    fields: Sequence[tuple[str, str, Sequence[str]]]
     """Each with the value of the node and those of the others."""
     alike: Sequence[str]
     """Other nodes of KubeVirt that have the same values as the node."""
@@ -88,35 +88,55 @@ class UnlikeNode(NamedTuple):
     @property
     def words(self) -> str:
         """``w1 has osImage B (there A), like w2``."""
-        what = ", ".join(f"{field} {own} (there {theirs})" for field, own, theirs in self.fields)
+        what = ", ".join(
+            f"{field} {own} (there {names(theirs, _SHOWN)})" for field, own, theirs in self.fields
+        )
         also = f", like {names(self.alike, _SHOWN)}" if self.alike else ""
         return f"{self.node} has {what}{also}"
 
 
-def unlike(node: Object, others: Sequence[Object], cluster: Cluster) -> UnlikeNode | None:
-    """Return in what the system of a node differs from that of each of other nodes; None: in
-    nothing.
-    """
-    fields = [
-        (field, own, names(sorted({_info(each, field) for each in others}), _SHOWN))
-        for field in _SYSTEM
-        if (own := _info(node, field))
-        and all(_info(each, field) not in ("", own) for each in others)
-    ]
+class System(NamedTuple):
+    """What a node runs, by the fields of its ``nodeInfo``; empty: not reported."""
+
+    runtime: str
+    kernel: str
+    image: str
+    kubelet: str
+
+
+def system(node: Object) -> System:
+    """Return what a node runs."""
+    info = node.at("status", "nodeInfo")
+    return System(*(info[field].text or "" for field in _SYSTEM))
+
+
+def unlike(node: Object, others: Collection[System], cluster: Cluster) -> UnlikeNode | None:
+    """Return in what the system of a node differs from each of others; None: in nothing."""
+    fields = {
+        index: (field, own, sorted({each[index] for each in others}))
+        for index, (field, own) in enumerate(zip(_SYSTEM, system(node), strict=True))
+        if own and all(each[index] not in ("", own) for each in others)
+    }
     if not fields or not others:
         return None
-    alike = sorted(
-        each.name
-        for each in cluster.known(NODE)
-        if each.name != node.name
-        and SCHEDULABLE in each.labels
-        and all(_info(each, field) == own for field, own, _ in fields)
-    )
-    return UnlikeNode(node.name, fields, alike)
+    alike = [
+        name
+        for each, found in _by_system(cluster).items()
+        if all(each[index] == own for index, (_, own, _) in fields.items())
+        for name in found
+        if name != node.name
+    ]
+    return UnlikeNode(node.name, list(fields.values()), sorted(alike))
 
 
-def _info(node: Object, field: str) -> str:
-    return node.at("status", "nodeInfo", field).text or ""
+@cached
+def _by_system(cluster: Cluster) -> Mapping[System, Sequence[str]]:
+    """Return the nodes of KubeVirt by what they run."""
+    found = [
+        (system(node), node.name) for node in cluster.known(NODE) if SCHEDULABLE in node.labels
+    ]
+    by_system = grouped(found, lambda each: each[0])
+    return {key: [name for _, name in each] for key, each in by_system.items()}
 
 
 def _role(node: Object) -> tuple[bool, bool]:

@@ -41,7 +41,14 @@ def container_statuses(pod: Object) -> Iterator[Field]:
 def image_tags(pod_spec: Field) -> Iterator[str]:
     """Yield the tags of the images of a pod's containers; empty: an image without a tag."""
     for container in pod_spec["containers"].items():
-        yield (container["image"].text or "").rpartition(":")[2]
+        yield image_tag(container["image"].text or "")
+
+
+def image_tag(image: str) -> str:
+    """Return the tag of an image such as ``registry:5000/team/tool:v1.2@sha256:…``; empty: it has
+    none.
+    """
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[2]
 
 
 def scaled_down(names: Collection[str], cluster: Cluster) -> Object | None:

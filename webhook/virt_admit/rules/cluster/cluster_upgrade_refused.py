@@ -10,22 +10,39 @@ was deleted: no other node is promoted or updated meanwhile.
 **Fix.** Remove what the finding names. ``virt-admit upgrade`` says the same with its command.
 """
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
 from virt_admit.model.commands import shell
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MANAGED_CHART, NODE
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import advice_of, command_of
 from virt_admit.model.node_updates.rancher import (
     machineless_nodes,
     managed_charts,
     nodeless_machines,
 )
+from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.model.remediation import machine_drain
 from virt_admit.rule import Action, Context, Field, Finding, Findings, Object, Urgency, rule, union
 
+
+def _by_object(
+    refusals: Callable[[Cluster], Iterable[StandingOrder]],
+) -> Callable[[Cluster], Mapping[tuple[str, str], Sequence[StandingOrder]]]:
+    """Let refusals be looked up by the namespace and name of their object."""
+    return cached(
+        lambda cluster: grouped(
+            refusals(cluster), lambda each: (each.order.namespace, each.order.name)
+        )
+    )
+
+
 _READERS = {
-    CAPI_MACHINE.kind: nodeless_machines,
-    MANAGED_CHART.kind: managed_charts,
-    NODE.kind: machineless_nodes,
+    CAPI_MACHINE.kind: _by_object(nodeless_machines.refusals),
+    MANAGED_CHART.kind: _by_object(managed_charts.refusals),
+    NODE.kind: _by_object(machineless_nodes.refusals),
 }
 
 
@@ -44,9 +61,9 @@ _READERS = {
     ),
 )
 def check(obj: Object, context: Context) -> Findings:
-    for found in _READERS[obj.kind].refusals(context.cluster):
-        own = found.order
-        if found.certain and (own.namespace, own.name) == (obj.namespace, obj.name):
+    refusals = entry(context.cluster, _READERS[obj.kind], (obj.namespace, obj.name))
+    for found in refusals or ():
+        if found.certain:
             path = _place(obj).path
             texts = (f"{why}. {advice_of(found.remedy)}" for why in (found.reason, found.brief))
             message = check.first_that_fits(path, *texts, f"{found.brief}.")

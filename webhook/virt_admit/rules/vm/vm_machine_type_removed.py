@@ -10,7 +10,6 @@ the upgrade.
 """
 
 import itertools
-from fnmatch import fnmatchcase
 
 from virt_admit.model import releases
 from virt_admit.model.kubernetes import kinds
@@ -47,11 +46,12 @@ def check(obj: Object, context: Context) -> Findings:
         return
     machine = _machine(obj)
     built_in = defaults.get(architecture.text) or list(itertools.chain(*defaults.values()))
-    if not machine.text or _matches(machine.text, built_in):
+    if not machine.text or releases.accepts(built_in, machine.text):
         return
     configured = configuration.emulated_machines(context.cluster, architecture.text)
-    if not _matches(machine.text, configured):
-        remedy = f"Use one of {names(configured or built_in)}."
+    if not releases.accepts(configured or (), machine.text):
+        accepted = built_in if configured is None else configured
+        remedy = f"Use one of {names(accepted)}."
         message = f"KubeVirt {target} rejects the machine type {show(machine.text)}. {remedy}"
         yield Finding(machine.path, message, cause=Cause.NOT_SUPPORTED)
 
@@ -62,7 +62,3 @@ def _machine(obj: Object) -> Field:
     if kinds.of(obj) is VMI and running.text:
         return running
     return vms.vmi_spec(obj).at("domain", "machine", "type")
-
-
-def _matches(machine: str, patterns: list[str]) -> bool:
-    return any(fnmatchcase(machine, pattern) for pattern in patterns)

@@ -6,13 +6,13 @@ an update of KubeVirt the VMs that were not restarted run with their former laun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.model.evidence import node_differences
-from virt_admit.model.evidence.node_differences import UnlikeNode
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.evidence.node_differences import System, UnlikeNode
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
@@ -54,26 +54,38 @@ def of_pod(pod: Object, cluster: Cluster) -> CrashNode | None:
     here = find(cluster, NODE, "", node)
     if here is None or not image or any(unlisted(cluster, kind) for kind in (VMI, POD, NODE)):
         return None
-    runs = _running(image, cluster)
-    places = sorted({place for _, place in runs})
-    there = [found for place in places if (found := find(cluster, NODE, "", place)) is not None]
-    if not there or len(there) != len(places) or node in places:
+    there = entry(cluster, _running, image)
+    if there is None or node in there.places:
         return None
-    unlike = node_differences.unlike(here, there, cluster)
-    if unlike is None:
-        return None
-    said = [f"{vm} on {place}" for vm, place in runs]
-    return CrashNode(said, frozenset(places), unlike)
+    unlike = node_differences.unlike(here, there.systems, cluster)
+    return CrashNode(there.runs, there.places, unlike) if unlike is not None else None
 
 
-def _running(image: str, cluster: Cluster) -> Sequence[tuple[str, str]]:
-    """Return the VMs that run with an image, with their nodes."""
-    found = []
+class _Runs(NamedTuple):
+    """Where an image runs."""
+
+    runs: Sequence[str]
+    places: frozenset[str]
+    systems: frozenset[System]
+
+
+@cached
+def _running(cluster: Cluster) -> Mapping[str, _Runs]:
+    """Return where VMs run, by the image of their launcher, if all those nodes are known."""
+    by_image: dict[str, list[tuple[str, str]]] = {}
     for vmi in sorted(cluster.known(VMI), key=lambda each: each.full_name):
         if vmi.at("status", "phase").text == "Running":
             pod = running_launchers.launchers(cluster).on_node(vmi)
-            if pod is not None and _image(pod) == image:
-                found.append((vmi.full_name, pod.at("spec", "nodeName").text or ""))
+            if pod is not None and (image := _image(pod)):
+                on = pod.at("spec", "nodeName").text or ""
+                by_image.setdefault(image, []).append((vmi.full_name, on))
+    found = {}
+    for image, runs in by_image.items():
+        places = frozenset(place for _, place in runs)
+        there = [node for place in places if (node := find(cluster, NODE, "", place)) is not None]
+        if len(there) == len(places):
+            said = [f"{vm} on {place}" for vm, place in runs]
+            found[image] = _Runs(said, places, frozenset(map(node_differences.system, there)))
     return found
 
 

@@ -358,7 +358,8 @@ _RESTARTS: Final = re.compile(
 """Other parts that are restarted are not meant."""
 _BY_COMMAND: Final = re.compile(r"\bvirtctl (?:restart|stop|start) ([\w.-]+)")
 _IN_WORDS: Final = re.compile(
-    r" \((?:kubectl|virtctl) [^()]*\)|: virtctl (?:restart|stop|start) [\w.-]+(?: -n [\w-]+)?"
+    r" \((?:kubectl|virtctl) [^()]*\)|(?::| &&) virtctl (?:restart|stop|start) [\w.-]+"
+    r"(?: -n [\w-]+)?"
 )
 
 

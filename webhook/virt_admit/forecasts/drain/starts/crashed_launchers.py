@@ -147,6 +147,7 @@ def _of_docker(crash: _Crash, compared: CrashNode, begin: str, cluster: Cluster)
     return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
 
 
+@cached
 def _with_old_docker(cluster: Cluster) -> Sequence[str]:
     """Return the nodes of KubeVirt whose Docker lets launchers crash."""
     return sorted(

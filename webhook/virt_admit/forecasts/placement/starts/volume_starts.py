@@ -122,11 +122,12 @@ def _attached(start: PodStart) -> StartFault | None:
     compared = attach_nodes.of(start.on, driver, start.cluster) if driver else None
     if compared is None or own.remedy:
         return StartFault(start.words, start.brief, remedy, of_node=own.of_node, lasts=own.lasts)
-    ways = (remedy, compared.repair, compared.meanwhile(start.pod, start.cluster))
+    meanwhile = compared.meanwhile(start.pod, start.cluster)
+    steps = (remedy, f"if that tells no cause, {compared.repair}", meanwhile)
     return StartFault(
         f"{start.words}. {compared.words}",
         f"{start.brief}. {compared.words}",
-        "; or ".join(filter(None, ways)),
+        "; ".join(filter(None, steps)),
         of_node=own.of_node,
         lasts=own.lasts,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from virt_admit.model import releases
 from virt_admit.model.commands import kubectl, merge_patch, typed
 from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -29,11 +30,6 @@ class RefusedField(NamedTuple):
     """In the spec of the VMI: ``.domain.machine.type``."""
     allowed: tuple[str, ...]
     """The values that are allowed, which may be patterns; empty: it names none."""
-
-    @property
-    def example(self) -> str:
-        """The first allowed value that is one, or the begin of its pattern."""
-        return next((each.rstrip("*") for each in self.allowed if each.rstrip("*")), "")
 
 
 def named(said: str) -> RefusedField | None:
@@ -69,17 +65,16 @@ def remedy(vm: Object, template: Field, said: str, kubevirt: str) -> str:
         )
         return typed(words, edit)
     now = f" (now {show(value.text)})" if value.text else ""
-    if found.path == _MACHINE and found.example:
-        architecture = template["architecture"].text or "amd64"
+    machine = releases.machine_of(found.allowed) if found.path == _MACHINE else ""
+    if machine:
         words = (
-            f"set {path} of the VM{now} to {found.example}, after which its guest may name its "
+            f"set {path} of the VM{now} to {machine}, after which its guest may name its "
             "disks and network interfaces otherwise"
         )
-        change = {"template": {"spec": {"domain": {"machine": {"type": found.example}}}}}
+        change = {"template": {"spec": {"domain": {"machine": {"type": machine}}}}}
         allow = (
-            f"or, if the QEMU of its launcher still has that type, add it to spec.configuration."
-            f"architectureConfiguration.{architecture}.emulatedMachines of {kubevirt}, beside "
-            f"{names(found.allowed)}"
+            "or, if the QEMU of its launcher still has that type, add it to the emulatedMachines "
+            f"of {kubevirt}, beside {names(found.allowed)}"
         )
         return typed(words, merge_patch(VM, vm.name, vm.namespace, {"spec": change}), allow)
     to = f"to a value that KubeVirt accepts{allowed}" if allowed else "as KubeVirt says"

@@ -416,14 +416,18 @@ MACHINE_READS: Final[Reads] = {
         "metadata.creationTimestamp",
         "spec.configuration.architectureConfiguration",
         "spec.configuration.emulatedMachines",
+        "status.defaultArchitecture",
     )
 }
 """The fields that ``emulated_machines`` reads."""
+_OWN_MACHINES: Final = ("arm64", "ppc64le", "s390x")
+"""Architectures with machine types of their own: every other one has those of amd64."""
 
 
-def emulated_machines(cluster: Cluster, architecture: str | None) -> list[str]:
-    """Return the configured patterns of machine types: for all architectures, and for this one
-    (None: for each).
+def emulated_machines(cluster: Cluster, architecture: str | None) -> list[str] | None:
+    """Return the configured patterns of the machine types that KubeVirt accepts (``filepath.Match``
+    of the whole name): those for all architectures, which alone count then, or those of this one
+    (None: KubeVirt's default); None: those of its release.
 
     Raises:
         Unseen: KubeVirt cannot be read, so that the machine type may be configured.
@@ -432,7 +436,9 @@ def emulated_machines(cluster: Cluster, architecture: str | None) -> list[str]:
     if resource is None:
         raise Unseen(str(KUBEVIRT))
     settings = resource.at("spec", "configuration")
-    each = settings["architectureConfiguration"]
-    found = [settings["emulatedMachines"]]
-    found += [each[key]["emulatedMachines"] for key in each.map if architecture in (None, key)]
-    return [item.text for field in found for item in field.items() if item.text]
+    found = settings["emulatedMachines"]
+    if not found.present:
+        name = architecture or resource.at("status", "defaultArchitecture").text
+        own = name if name in _OWN_MACHINES else "amd64"
+        found = settings.at("architectureConfiguration", own, "emulatedMachines")
+    return [item.text for item in found.items() if item.text] if found.present else None

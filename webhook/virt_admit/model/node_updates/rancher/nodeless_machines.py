@@ -11,13 +11,13 @@ harvester/harvester:pkg/controller/master/node/promote_controller.go,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, nodes
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
@@ -93,10 +93,16 @@ def standing(cluster: Cluster) -> Iterator[StandingOrder]:
             )
 
 
-def known(cluster: Cluster) -> Iterator[NodelessMachine]:
-    """Yield the Machines whose Node certainly does not exist, for whose plan Rancher waits."""
+@cached
+def known(cluster: Cluster) -> Sequence[NodelessMachine]:
+    """Return the Machines whose Node certainly does not exist, for whose plan Rancher waits."""
+    return tuple(_known(cluster))
+
+
+def _known(cluster: Cluster) -> Iterator[NodelessMachine]:
     if unlisted(cluster, NODE) or not nodes.has_harvester(cluster):
         return
+    promoted = _promoted(cluster)
     for machine in cluster.known(CAPI_MACHINE, LOCAL):
         healthy = machine_drain.condition(machine, HEALTHY)
         node = machine.at("status", "nodeRef", "name").text or ""
@@ -115,7 +121,7 @@ def known(cluster: Cluster) -> Iterator[NodelessMachine]:
                 f"Machine {machine.full_name} is that of {node}, which does not exist any more "
                 f"({HEALTHY} is False{clock.lasting(since, cluster)}: {_NOT_FOUND}), and Rancher "
                 f"({wait.by}) still waits for it: {wait.words}. So it goes on with no other node "
-                f"of its role{_promoted(cluster)}"
+                f"of its role{promoted}"
             )
             yield NodelessMachine(machine, node, words)
 

@@ -55,8 +55,8 @@ class LostRegistration(NamedTuple):
         with it.
         """
         return (
-            f"replace pod {self.pod.name} on {self.node}, so that it registers again (unless "
-            "guests there use volumes with FUSE or rbd-nbd, which would lose them)"
+            f"if no guest on {self.node} uses a volume with FUSE or rbd-nbd, which it would lose, "
+            f"replace pod {self.pod.name} there, so that it registers again"
         )
 
     @property

@@ -13,50 +13,49 @@ longhorn/longhorn#8735 (1.7.0), #11479 (1.10.0).
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
-from virt_admit.forecasts.placement.components.longhorn import volume_users
+from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
 from virt_admit.model.commands import merge_patch
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_ATTACHMENT,
     LONGHORN_ENGINE,
-    LONGHORN_SETTING,
     LONGHORN_VOLUME,
     VOLUME_ATTACHMENT,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.lookups import fields, grouped
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import grouped
 
-READS: Final[Reads] = {
-    LONGHORN_VOLUME: (
-        "spec.migrationNodeID",
-        "spec.migratable",
-        "spec.nodeID",
-        "status.currentMigrationNodeID",
-        "status.state",
-    ),
-    LONGHORN_ENGINE: ("spec.nodeID", "spec.volumeName", "status.currentState"),
-    LONGHORN_ATTACHMENT: ("spec",),
-    LONGHORN_SETTING: ("value",),
-    VOLUME_ATTACHMENT: (
-        "metadata.creationTimestamp",
-        "spec.nodeName",
-        "spec.source.persistentVolumeName",
-    ),
-}
+READS: Final[Reads] = union(
+    longhorn_copies.OF_RUNNING_RELEASE,
+    {
+        LONGHORN_VOLUME: (
+            "spec.migrationNodeID",
+            "spec.migratable",
+            "spec.nodeID",
+            "status.currentMigrationNodeID",
+            "status.state",
+        ),
+        LONGHORN_ENGINE: ("spec.nodeID", "spec.volumeName", "status.currentState"),
+        LONGHORN_ATTACHMENT: ("spec",),
+        VOLUME_ATTACHMENT: (
+            "metadata.creationTimestamp",
+            "spec.nodeName",
+            "spec.source.persistentVolumeName",
+        ),
+    },
+)
 _STOPPED: Final = "stopped"
 _PATIENCE: Final = timedelta(minutes=2)
 """So long the CSI driver of Longhorn waits for an attachment."""
 _FIXED: Final = (1, 10)
 _CANCELLED: Final = (1, 7)
 """The first release that takes a migration out of the spec of a detached volume."""
-_RELEASE: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.")
 
 
 def of(volume: Object, cluster: Cluster) -> HeldVolume | None:
@@ -98,7 +97,7 @@ def _unfinished(volume: Object, target: str, cluster: Cluster) -> HeldVolume | N
         volume.at("spec", "nodeID").text
         or volume.at("status", "state").text != "detached"
         or target not in _ticket_nodes(volume, cluster)
-        or _release(volume, cluster) >= _CANCELLED
+        or not () < longhorn_copies.running_release(volume, cluster) < _CANCELLED
         or _has_engine(volume, cluster)
         or any(_is_new(each, cluster) for each in volume_users.attachments(volume.name, cluster))
     ):
@@ -171,13 +170,7 @@ def _engines(cluster: Cluster) -> dict[str, list[Object]]:
 
 def _known_fault(volume: Object, fixed: tuple[int, int], cluster: Cluster) -> str:
     """Return which release of Longhorn ends such a migration; empty: this one should."""
-    if _release(volume, cluster) >= fixed:
-        return ""
-    return f", a fault that Longhorn {'.'.join(map(str, fixed))} corrects"
-
-
-def _release(volume: Object, cluster: Cluster) -> tuple[int, ...]:
-    """Return the release of Longhorn; empty: not known."""
-    setting = fields(cluster, LONGHORN_SETTING, volume.namespace, "current-longhorn-version")
-    release = _RELEASE.match(setting["value"].text or "")
-    return tuple(map(int, release.groups())) if release is not None else ()
+    release, named = longhorn_copies.running_release(volume, cluster), ".".join(map(str, fixed))
+    if not release:
+        return f", as releases before {named} do"
+    return f", a fault that Longhorn {named} corrects" if release < fixed else ""

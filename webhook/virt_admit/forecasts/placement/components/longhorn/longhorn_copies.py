@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from virt_admit.model.kubernetes import workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_ENGINE,
@@ -88,5 +89,5 @@ def running_release(volume: Object, cluster: Cluster) -> tuple[int, ...]:
     if found := release(volume, cluster):
         return found
     images = (each.at("spec", "image").text or "" for each in cluster.known(LONGHORN_MANAGER))
-    tags = (_VERSION.match(image.rpartition(":")[2]) for image in images)
+    tags = (_VERSION.match(workloads.image_tag(image)) for image in images)
     return max((tuple(map(int, tag.groups())) for tag in tags if tag is not None), default=())

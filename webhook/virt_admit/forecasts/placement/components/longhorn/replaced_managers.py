@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components.longhorn import kubelet_refusals
 from virt_admit.model.commands import shell, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_MANAGER,
@@ -167,7 +167,7 @@ def _users(namespace: str, cluster: Cluster) -> _Users:
 
 
 def _tag(manager: Object) -> str:
-    return (manager.at("spec", "image").text or "").rpartition("/")[2].rpartition(":")[2]
+    return workloads.image_tag(manager.at("spec", "image").text or "")
 
 
 def _remedy(manager: Object, users: _Users) -> str:
