@@ -49,6 +49,10 @@ BANNED = {
     "cannot be told": r"\bcannot be told\b",
     "take for": r"\btak(?:e|es|en|ing)(?: \w+){1,3} for (?:an?|the|it|them|absent|granted)\b",
 }
+WORDS = {"is no <noun>": "is no ", "take for": " for "}
+"""What each text with an idiom has: its name, or this. To look for that first takes a quarter of
+the time.
+"""
 ALLOWED = {
     # a key of the JSON output
     (f"{PACKAGE}/forecasts/drain/workload_updates.py", "for ever"): "retried for ever",
@@ -115,9 +119,11 @@ def idioms(text: str) -> list[tuple[str, str]]:
     Line breaks do not hide them.
     """
     flat = re.sub(r"\s+(?:# )?", " ", text)
+    lowered = flat.lower()
     return [
         (name, flat[max(found.start() - 20, 0) : found.end() + 20])
         for name, pattern in BANNED.items()
+        if WORDS.get(name, name) in lowered
         for found in re.finditer(pattern, flat, re.IGNORECASE)
     ]
 

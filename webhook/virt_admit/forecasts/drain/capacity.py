@@ -80,11 +80,7 @@ def _in_turn(packed: Packing, leaving: Sequence[Leaving], cluster: Cluster) -> P
     items = []
     for each in leaving:
         item = _item(each)
-        own = [
-            pod
-            for pod in scheduler.state.pods.get(item.source, ())
-            if candidates.is_own(pod, each.vmi)
-        ]
+        own = candidates.own_pods(each.vmi, scheduler.state.pods.get(item.source, ()))
         items.append(replace(item, follows=tuple(pod for pod in own if pod not in item.gone)))
     found = one_by_one(items, scheduler)
     if found.fits is not False:

@@ -89,9 +89,11 @@ def waiting_guest(pod: Object, cluster: Cluster) -> Object | None:
     """Return the VMI of a pod that has not started its containers: no guest runs in it. None: one
     may, or that is not known.
     """
+    if pod.at("status", "phase").text != "Pending":  # nearly all: no VMI is looked up for them
+        return None
     vmi = starting_guest(pod, cluster)
     begins = vmi is not None and vmi.at("status", "phase").text in ("Pending", "Scheduling")
-    return vmi if begins and pod.at("status", "phase").text == "Pending" else None
+    return vmi if begins else None
 
 
 def goes_before_its_guest(pod: Object, cluster: Cluster) -> bool:

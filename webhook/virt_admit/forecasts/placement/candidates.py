@@ -365,11 +365,7 @@ def placed(
     here = vmi.at("status", "nodeName").text or ""
     preemptor = preemptor or preemption(cluster)
     filters = preemptor.scheduler
-    gone = (
-        ()
-        if moves
-        else tuple(other for other in filters.state.pods.get(here, ()) if is_own(other, vmi))
-    )
+    gone = () if moves else own_pods(vmi, filters.state.pods.get(here, ()))
     placement = filters.place(pod, without=here, gone=gone)
     unseen = needed.unseen
     if networks.ignored:
@@ -444,14 +440,18 @@ def _demanding(pod: Pod, labels: Sequence[NodeLabel]) -> Pod:
     )
 
 
-def is_own(pod: Pod, vmi: Object) -> bool:
-    """Return whether a pod is a launcher pod of a VMI."""
-    if pod.namespace != vms.namespace_of(vmi):
-        return False
-    uid = vmi.metadata["uid"].text
-    return (bool(uid) and pod.labels.get(launcher_pod.CREATED_BY) == uid) or pod.labels.get(
-        launcher_pod.NAME
-    ) == vmi.name
+def own_pods(vmi: Object, pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """Return those of some pods that are launcher pods of a VMI."""
+    namespace, name, uid = vms.namespace_of(vmi), vmi.name, vmi.metadata["uid"].text
+    return tuple(
+        pod
+        for pod in pods
+        if pod.namespace == namespace
+        and (
+            pod.labels.get(launcher_pod.NAME) == name
+            or (uid and pod.labels.get(launcher_pod.CREATED_BY) == uid)
+        )
+    )
 
 
 def _unseen_of(vmi: Object, pod: Pod, cluster: Cluster, *, moves: bool) -> Iterable[str]:

@@ -406,9 +406,12 @@ def leader(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> str:
     ):
         return ""
     here = vmi.at("status", "nodeName").text or ""
-    others = (other for other in state.pods.get(here, ()) if not candidates.is_own(other, vmi))
+    bound = state.pods.get(here, ())
+    own = candidates.own_pods(vmi, bound)
     found = (
-        other for other in others if follows(pod, other, state) and not follows(other, pod, state)
+        other
+        for other in bound
+        if other not in own and follows(pod, other, state) and not follows(other, pod, state)
     )
     return next((other.full_name for other in found), "")
 

@@ -88,8 +88,9 @@ def network(takes: Callable[[str], bool], cluster: Cluster) -> Problem | None:
 def reach(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     """Return that a pod may go to a node whose pod network may not reach it, and no migration
     either; None: it does not."""
-    doubtful, chosen = cluster.cached(pod_networks.doubtful), target.placement.candidates
-    node = next((name for name in sorted(chosen) if name in doubtful), "")
+    doubtful = cluster.cached(pod_networks.doubtful)
+    chosen = target.placement.candidates if doubtful else ()
+    node = min(filter(doubtful.__contains__, chosen), default="")
     if not node:
         return None
     if all(name in doubtful for name in chosen):
@@ -130,7 +131,7 @@ def plugins(target: SchedulingTarget, cluster: Cluster) -> Problem | None:
     passes.
     """
     gone = driver_daemons.without_pod(cluster)
-    if not any(name in gone for name in target.placement.candidates):
+    if not gone or not any(name in gone for name in target.placement.candidates):
         return None
     needed = node_drivers.needed_by(target.pod.namespace, target.pod.claims, cluster)
     found = {

@@ -361,8 +361,7 @@ class Snapshot:
         self._derived: dict[Callable[[Cluster], Any], Any] = {}
         found: dict[tuple[str, str], dict[str, dict[str, Object]]] = {}
         for obj in objects:
-            kind = kinds.of(obj)
-            namespace = obj.namespace or ("default" if kind is not None and kind.namespaced else "")
+            namespace = obj.namespace or _namespace_of(kinds.of(obj))
             found.setdefault((obj.group, obj.kind), {}).setdefault(namespace, {})[obj.name] = obj
         self._objects = {
             kind: {
@@ -425,6 +424,11 @@ class Snapshot:
         for by_namespace in self._objects.values():
             for objects in by_namespace.values():
                 yield from objects.values()
+
+
+def _namespace_of(kind: Kind | None) -> str:
+    """Return the namespace of an object of a kind that names none."""
+    return "default" if kind is not None and kind.namespaced else ""
 
 
 NOTHING: Cluster = Snapshot()

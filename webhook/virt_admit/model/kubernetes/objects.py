@@ -163,9 +163,7 @@ class Field:
     @property
     def texts(self) -> Mapping[str, str]:
         """The string entries of a map (labels, annotations, node selectors)."""
-        if not isinstance(self.value, dict):  # mostly there is none
-            return {}
-        return {key: value for key, value in self.value.items() if isinstance(value, str)}
+        return _texts(self.value)
 
     def items(self) -> Iterator[Field]:
         """Yield the items of a list, in order, whatever their types."""
@@ -266,8 +264,9 @@ class Object:
     @property
     def name(self) -> str:
         """``metadata.name``, else ``metadata.generateName`` and an ellipsis, else empty."""
-        name = _text(self._meta("name"))
-        if name:
+        metadata = self.data.get("metadata")  # of every object of a cluster: no function is called
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if name and isinstance(name, str):
             return name
         prefix = _text(self._meta("generateName"))
         return f"{prefix}…" if prefix else ""
@@ -275,7 +274,11 @@ class Object:
     @property
     def namespace(self) -> str:
         """The namespace; empty for cluster-scoped objects."""
-        return self._namespace or _text(self._meta("namespace"))
+        if self._namespace:
+            return self._namespace
+        metadata = self.data.get("metadata")
+        namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+        return namespace if isinstance(namespace, str) else ""
 
     @property
     def full_name(self) -> str:
@@ -285,11 +288,11 @@ class Object:
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return self.metadata["labels"].texts
+        return _texts(self._meta("labels"))
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        return self.metadata["annotations"].texts
+        return _texts(self._meta("annotations"))
 
     @property
     def deleted(self) -> bool:
@@ -299,7 +302,8 @@ class Object:
     @property
     def ended(self) -> bool:
         """Whether the phase of a pod, a VMI or a migration is final."""
-        return self.at("status", "phase").text in FINAL_PHASES
+        status = self.data.get("status")
+        return isinstance(status, dict) and status.get("phase") in FINAL_PHASES
 
     @property
     def created(self) -> str:
@@ -316,11 +320,12 @@ class Object:
 
     def condition(self, kind: str) -> Field:
         """Return the item of ``status.conditions`` with this type; absent if none has it."""
-        conditions = self.at("status", "conditions")
-        for index, item in enumerate(conditions.value if conditions.is_list else ()):
+        status = self.data.get("status")
+        conditions = status.get("conditions") if isinstance(status, dict) else None
+        for index, item in enumerate(conditions if isinstance(conditions, list) else ()):
             if isinstance(item, dict) and item.get("type") == kind:
-                return conditions[index]
-        return conditions["-"]
+                return Field(item, _ROOT, ("status", "conditions", index))
+        return Field(None, _ROOT, ("status", "conditions", "-"))
 
     def is_true(self, kind: str) -> bool:
         """Return whether the condition with this type is True."""
@@ -329,9 +334,10 @@ class Object:
     @property
     def controller(self) -> Field | None:
         """The owner reference with ``controller: true``, or None."""
-        for owner in self.metadata["ownerReferences"].items():
-            if owner["controller"].boolean:
-                return owner
+        owners = self._meta("ownerReferences")
+        for index, owner in enumerate(owners if isinstance(owners, list) else ()):
+            if isinstance(owner, dict) and owner.get("controller") is True:
+                return Field(owner, _ROOT, ("metadata", "ownerReferences", index))
         return None
 
     def owned_by(self, kind: str) -> str:
@@ -348,6 +354,12 @@ class Object:
 
     def __repr__(self) -> str:
         return f"<{self.kind or 'object'} {self.full_name}>"
+
+
+def _texts(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict):  # mostly there is none
+        return {}
+    return {key: text for key, text in value.items() if isinstance(text, str)}
 
 
 def _text(value: Any) -> str:

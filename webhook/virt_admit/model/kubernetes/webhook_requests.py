@@ -9,7 +9,7 @@ kubernetes/kubernetes:staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook/
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import kinds, selectors
@@ -95,22 +95,25 @@ def kind_of(request: InterceptedRequest) -> Kind | None:
 
 
 def _rule_matches(rule: Field, request: InterceptedRequest) -> bool:
-    resource, _, sub = request.resource.partition("/")
-    names = (
-        {request.resource, f"{resource}/*", f"*/{sub}", "*/*"}
-        if sub
-        else {resource, f"{resource}/*", "*", "*/*"}
-    )
     return (
-        bool(_texts(rule["operations"]) & {"*", request.operation})
-        and bool(_texts(rule["apiGroups"]) & {"*", request.group})
-        and bool(_texts(rule["resources"]) & names)
+        _has_one(rule["operations"], ("*", request.operation))
+        and _has_one(rule["apiGroups"], ("*", request.group))
+        and _has_one(rule["resources"], _patterns(request.resource))
         and rule["scope"].text != ("Namespaced" if request.cluster_scoped else "Cluster")
     )
 
 
-def _texts(field: Field) -> set[str]:
-    return {item.text for item in field.items() if item.text is not None}  # "" is the core group
+def _patterns(resource: str) -> tuple[str, ...]:
+    """Return what the rules of webhooks may write for a resource."""
+    name, _, sub = resource.partition("/")
+    if sub:
+        return resource, f"{name}/*", f"*/{sub}", "*/*"
+    return name, f"{name}/*", "*", "*/*"
+
+
+def _has_one(field: Field, texts: Sequence[str]) -> bool:
+    # no fields: a drain asks each rule of each webhook for each of its requests
+    return field.is_list and any(item in texts for item in field.value)
 
 
 def _beyond_name(selector: Field) -> bool:

@@ -57,9 +57,9 @@ class Placement:
         return self.guessed and name not in self.by_labels.refusing
 
     def _open(self) -> Iterator[str]:
-        for name in self.by_labels.accepting:
-            if name != self.without and self.judged.get(name, "") == "":
-                yield name
+        # one look at each node: a drain asks this for each VM and each node
+        shut = {self.without, *(name for name, causes in self.judged.items() if causes != "")}
+        return (name for name in self.by_labels.accepting if name not in shut)
 
     @property
     def refusals(self) -> dict[str, str]:

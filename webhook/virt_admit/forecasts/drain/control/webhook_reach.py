@@ -199,10 +199,13 @@ def of_pods(pods: Sequence[Object], node: str, cluster: Cluster) -> Iterator[Hin
     labels = cluster.cached(namespace_labels) if pods and needed.webhooks else {}
     for webhook in needed.webhooks if pods else ():
         for effect in _EFFECTS[:2]:
+            asked = [
+                each for each in effect.requests if webhook_requests.intercepts(webhook.field, each)
+            ]
             answers = {
                 webhook_requests.gets(webhook.field, each)
-                for pod in pods
-                for each in _of_pod(pod, effect.requests, labels)
+                for pod in (pods if asked else ())
+                for each in _of_pod(pod, asked, labels)
             }
             made = _state(webhook, node, cluster, frozenset()) if answers & {True, None} else None
             if made is not None and made.now:
@@ -247,8 +250,9 @@ def failing_closed(requests: Iterable[InterceptedRequest], cluster: Cluster) -> 
         for configuration in configurations:
             for webhook in configuration["webhooks"].items():
                 service = webhook_requests.service(webhook)
-                asked = any(webhook_requests.intercepts(webhook, each) for each in wanted)
-                if service is not None and asked:
+                if service is not None and any(
+                    webhook_requests.intercepts(webhook, each) for each in wanted
+                ):
                     end = webhook_bundles.end_of(webhook) if now else None
                     expired = end is not None and now is not None and end <= now
                     found.append(Webhook(configuration, webhook, service, expired))

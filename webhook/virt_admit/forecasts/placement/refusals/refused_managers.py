@@ -39,7 +39,9 @@ def doubt(
     one of them runs the engines of its volumes, as far as is known.
     """
     refused = _refused(cluster)
-    engines = sorted({_engine(namespace, claim, cluster) for claim in claims} if refused else ())
+    if not refused:
+        return None
+    engines = sorted({_engine(namespace, claim, cluster) for claim in claims})
     causes = {
         node: cause
         for node in sorted(nodes)
