@@ -31,7 +31,7 @@ def ceph(health="HEALTH_WARN", details=DEGRADED, checked=AGO[0]):
     return found
 
 
-def recovering(state=None, back=AGO[3], down=(), time=NOW, written=AGO[12], **more):
+def recovering(state=None, back=AGO[3], down=(), time=NOW, written=AGO[12], unreadable=(), **more):
     """Return what the drain of a meets since the OSDs of b are up again."""
     osds = [] if down else [world.osd(2, "b"), world.osd(3, "b")]
     for each in osds:
@@ -41,7 +41,18 @@ def recovering(state=None, back=AGO[3], down=(), time=NOW, written=AGO[12], **mo
     gone = (("Pod", "rook-ceph-osd-2"), ("Pod", "rook-ceph-osd-3"), ("Node", "b"))
     objects = rook_without(OSD_BUDGET, CEPH, *gone)
     given = [state or ceph(**more), *osds, *down, *blocking, node("b", AGO[3])]
-    return drained([*objects, *given], time=time)
+    return drained([*objects, *given], unreadable=unreadable, time=time)
+
+
+DEPLOYMENTS = "deployments.apps"
+
+
+def test_an_osd_without_a_pod_may_be_down_where_deployments_cannot_be_read():
+    found = recovering(unreadable=[DEPLOYMENTS])
+    assert (found["drainable"], found["blockers"]) == (None, [])
+    assert any(DEPLOYMENTS in what for what in found["unseen"])
+    stands = recovering(health="HEALTH_ERR", unreadable=[DEPLOYMENTS])
+    assert stands["drainable"] is False
 
 
 @pytest.mark.parametrize(

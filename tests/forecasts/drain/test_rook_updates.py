@@ -26,7 +26,13 @@ def starting(number: int, on: str, created: str = YOUNG, restarts: int = 0) -> O
     return found
 
 
-def updating(*down: Object, written: str = YOUNG, phase: str = "Ready", lost: bool = False):
+def updating(
+    *down: Object,
+    written: str = YOUNG,
+    phase: str = "Ready",
+    lost: bool = False,
+    unreadable: tuple[str, ...] = (),
+):
     """Return what the drain of a meets while these OSDs are down."""
     ceph = world.ceph("HEALTH_ERR" if lost else "HEALTH_WARN")
     ceph.data["status"]["phase"] = phase
@@ -35,7 +41,7 @@ def updating(*down: Object, written: str = YOUNG, phase: str = "Ready", lost: bo
     ceph.data["status"]["ceph"]["details"] = {code: {"severity": "HEALTH_WARN", "message": "x"}}
     blocking = [since(world.blocking_budget(each), written) for each in "ac"]
     objects = rook_without(OSD_BUDGET, CEPH, *(("Pod", each.name) for each in down))
-    return drained([*objects, ceph, *down, *blocking], time=NOW)
+    return drained([*objects, ceph, *down, *blocking], unreadable=unreadable, time=NOW)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +57,12 @@ def test_an_osd_that_starts_is_waited_for(more):
     assert only["reason"] == (
         "Rook removes it once OSD 2 on b is up and data is clean: its pod was created only 20 s ago"
     )
+
+
+def test_another_osd_may_be_down_where_deployments_cannot_be_read():
+    unread = ("deployments.apps",)
+    assert updating(starting(2, "b"), unreadable=unread)["drainable"] is None
+    assert updating(starting(2, "b", OLD), unreadable=unread)["drainable"] is False
 
 
 def test_data_is_not_clean_yet():

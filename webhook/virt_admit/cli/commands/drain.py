@@ -31,7 +31,7 @@ from virt_admit.cli.output import EXIT_CODES
 from virt_admit.forecasts.drain import selection, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import READS, Plan, plan
 from virt_admit.forecasts.drain.selection import NodeQuery
-from virt_admit.forecasts.upgrade import drain_waits, rehearsal, rollouts
+from virt_admit.forecasts.upgrade import drain_waits, pool_obstacles, rehearsal, rollouts
 from virt_admit.forecasts.upgrade.drains import undrained_nodes
 from virt_admit.forecasts.upgrade.rehearsal import Options
 from virt_admit.model.in_order import InOrder
@@ -207,17 +207,20 @@ def rehearsed(result: Plan, cluster: Cluster, in_order: InOrder = map) -> Plan:
     blocked = {node.name for node in result.nodes if not node.drainable}
     driver = rollouts.default_driver(cluster)
     skipped = undrained_nodes.skips(driver, cluster) if blocked else []
-    if not (awaited or blocked <= set(skipped)):
+    kept = [node for node in result.nodes if node.drainable is False]
+    ends = bool(awaited or (kept and not undrained_nodes.without_unread(kept, driver, cluster)))
+    if not (ends or blocked <= set(skipped)):
         return result
-    blocked = set() if awaited else blocked
+    blocked = set() if ends else blocked
     if blocked:
         result = replace(result, undrained=undrained_nodes.in_words(skipped, driver))
     if blocked and nodes.only_of_harvester(cluster):  # each of its updates stops the VMs before
         result = replace(result, methods=None, updates=())
     upgrade = rehearsal.run(cluster, Options(), result, forecast_only=True, in_order=in_order)
     if upgrade.possible:
-        return replace(result, stopped=upgrade.stopped, awaited=awaited)
-    if awaited:
+        unsure = tuple(pool_obstacles.unread_silences(cluster))
+        return replace(result, stopped=upgrade.stopped, awaited=awaited, unsure=unsure)
+    if ends and upgrade.possible is False:
         return result
     found = tuple(filter(None, (because(upgrade),)))
     return (

@@ -442,9 +442,8 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
 
 
 def not_reporting(cluster: Cluster) -> Iterator[str]:
-    """Yield which nodes do not report, so that nothing can update them.
-
-    Those that are being updated may reboot, for a time. Cluster API replaces its nodes instead.
+    """Yield which nodes do not report, so that nothing can update them. Those that are being
+    updated may reboot, for a time. Cluster API replaces its nodes instead.
     """
     updates = updaters.of_nodes(cluster)
     for node in cluster.known(NODE):
@@ -453,6 +452,7 @@ def not_reporting(cluster: Cluster) -> Iterator[str]:
         reboots = reboots and awaited_return.overdue(node.name, cluster) is None
         reboots = reboots or awaited_return.is_planned(node.name, cluster)
         reboots = reboots or awaited_return.fenced(node.name, cluster)
+        reboots = reboots or bool(awaited_return.unread_boot(node.name, cluster))
         if silent and not reboots and machine_nodes.CAPI_OWNER not in node.annotations:
             yield f"node {node.name} {silent}"
 

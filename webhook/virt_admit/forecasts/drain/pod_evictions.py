@@ -125,6 +125,8 @@ def of_node(
     if silent is not None and (by := awaited_return.awaited(node, cluster)):
         waits.append(Wait(NODE.kind, "", node, f"{silent.reason}; it waits for {by}"))
         unseen.append(f"when node {node} reports again, or is freed")
+    elif silent is not None and (unread := awaited_return.unread(node, cluster)):
+        unseen.append(f"whether anything brings node {node} back ({unread})")
     elif silent is not None:
         blockers.append(silent)
     else:

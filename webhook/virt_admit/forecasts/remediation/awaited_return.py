@@ -19,7 +19,7 @@ from virt_admit.forecasts.remediation.ends import deprovisioned_hosts
 from virt_admit.model import certificate_requests
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.clock import duration
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NHC, NODE, SNR
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -75,7 +75,7 @@ class OverdueReturn(NamedTuple):
 
 def overdue(name: str, cluster: Cluster, patience: timedelta = PATIENCE) -> OverdueReturn | None:
     """Return that a node does not report for longer than the reboot of its update takes; None: it
-    reports, something else keeps it away or is about to bring it back, or that is not known.
+    reports, something else keeps it away or is about to bring it back, or that cannot be read.
 
     A maintenance lasts as long as its administrator wants.
     """
@@ -85,7 +85,7 @@ def overdue(name: str, cluster: Cluster, patience: timedelta = PATIENCE) -> Over
     silent = node_health.silence_now(name, cluster) and name not in updaters.maintenances(cluster)
     lasts = clock.since(clock.stamp(node_phases.unready_since(node)), cluster)
     late = silent and lasts is not None and lasts > max(patience, PATIENCE)
-    if lasts is None or not late or awaited(name, cluster):
+    if lasts is None or not late or awaited(name, cluster) or unread(name, cluster):
         return None
     return OverdueReturn(f"{update.kind} {update.name}", lasts, _behind(name, cluster))
 
@@ -136,6 +136,47 @@ def awaited(node: str, cluster: Cluster) -> str:
     by_hand = hand_reboots.of_node(node, cluster)
     known = _update(node, cluster) or next(_remediations(node, cluster), "")
     return known or (by_hand.words(cluster) if by_hand is not None else "")
+
+
+def unread(node: str, cluster: Cluster) -> str:
+    """Return what could not be read, so that something may be about to bring a node back that does
+    not report although nothing known is; empty: all was read, or the node is away for too long.
+    """
+    own = find(cluster, NODE, "", node)
+    if own is None:
+        return unlisted(cluster, NODE)
+    lasts = clock.since(own.condition("Ready")["lastTransitionTime"].text, cluster)
+    soon = lasts is not None and lasts <= hand_reboots.LONGEST
+    updated = updaters.unread(own, cluster) or hand_reboots.unread(own, cluster) if soon else ""
+    return updated or unread_remediation(node, cluster)
+
+
+def unread_boot(node: str, cluster: Cluster) -> str:
+    """Return what could not be read, so that a node that does not report may boot again, or be
+    rebooted on purpose; empty: it reports, is known to boot again, or all was read.
+    """
+    if not node_health.silence_now(node, cluster) or fenced(node, cluster):
+        return ""
+    known = awaited(node, cluster)
+    return unread_remediation(node, cluster) if known else unread(node, cluster)
+
+
+def unread_remediation(node: str, cluster: Cluster) -> str:
+    """Return what could not be read, so that a remediation of a node may be under way, or may have
+    fenced it a moment ago; empty: all was read, or a known one has failed.
+    """
+    if failed_remediations.of_any(node, cluster) is not None:
+        return ""
+    checks = cluster.known(NHC)
+    unread = (what for each in checks for what in failed_remediations.unread(each, node, cluster))
+    own = find(cluster, NODE, "", node)
+    since = clock.stamp(node_phases.unready_since(own)) if own is not None else None
+    old = clock.has_lasted(since, _ACTED_WITHIN, cluster)
+    return next(unread, "") or ("" if old else unlisted(cluster, NHC))
+
+
+_ACTED_WITHIN: Final = timedelta(hours=1)
+"""A health check that watches a node, and is not read, has acted on its silence by then."""
 
 
 def is_planned(node: str, cluster: Cluster) -> bool:

@@ -41,16 +41,24 @@ def without_awaited(plan: Plan, pools: Sequence[Pool]) -> Plan:
 
     If something keeps such a node from coming back, that is the stop, not the guard of the others.
     """
-    updated = frozenset(node for pool in pools if pool.obstacle is None for node in pool.to_do)
-    return replace(plan, nodes=tuple(_without_awaited(node, updated) for node in plan.nodes))
+    return replace(plan, nodes=tuple(without_awaited_of(plan.nodes, pools)))
 
 
-def _without_awaited(node: NodePlan, updated: Collection[str]) -> NodePlan:
+def without_awaited_of(nodes: Iterable[NodePlan], pools: Sequence[Pool] | None) -> list[NodePlan]:
+    """Return the same of some nodes. ``pools``: None if they are not known, so that the roll-out
+    may bring any node back.
+    """
+    free = (pool for pool in pools or () if pool.obstacle is None)
+    updated = None if pools is None else frozenset(node for pool in free for node in pool.to_do)
+    return [_without_awaited(node, updated) for node in nodes]
+
+
+def _without_awaited(node: NodePlan, updated: Collection[str] | None) -> NodePlan:
     pods = node.pods
     passing = [
         each
         for each in pods.blockers
-        if each.awaits and all(name in updated for name in each.awaits)
+        if each.awaits and (updated is None or all(name in updated for name in each.awaits))
     ]
     if not passing:
         return node
@@ -64,7 +72,7 @@ def only_returns(plan: Plan) -> tuple[str, ...]:
     """
     kept = [node for node in plan.nodes if node.drainable is False]
     blockers = [each for node in kept for each in node.pods.blockers]
-    if not all(each.awaits for each in blockers) or None in {n.drainable for n in plan.nodes}:
+    if not all(each.awaits for each in blockers):
         return ()
     if any(node.blockers > len(node.pods.blockers) or node.moving.fits is False for node in kept):
         return ()

@@ -22,6 +22,7 @@ from virt_admit.forecasts.upgrade.operators import (
     standing_logs,
     standing_nodes,
 )
+from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, argument, merge_patch, shell, typed
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, more_may_exist
@@ -159,13 +160,14 @@ def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[Obstacle]:
     """Yield the nodes that nothing can update, as their kubelets do not report.
 
     One with VMs, or with pods that a drain evicts, stops an upgrade by its drain already. One that
-    was fenced a moment ago is waited for.
+    was fenced a moment ago is waited for, and may be where that cannot be read.
     """
     occupied = vmis.occupied(cluster)
     for node in nodes:
         problem = problem_of(ProblemCause.NODE_SILENT, node)
         why = node_health.silent_for(node.name, cluster)
-        if awaited_return.fenced(node.name, cluster):
+        fenced = awaited_return.fenced(node.name, cluster)
+        if fenced or awaited_return.unread_boot(node.name, cluster):
             continue
         if why and all(each.id != problem for each in _blockers(node.name, occupied, cluster)):
             repair = typed(
@@ -175,6 +177,30 @@ def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[Obstacle]:
             remedy = capital(awaited_return.advice(node.name, cluster, otherwise))
             reason = f"it {why}, so nothing can update it"
             yield Obstacle(reason, remedy, problem, node=node.name)
+
+
+def silence_doubts(waiting: Iterable[str], begun: Iterable[str], cluster: Cluster) -> Iterator[str]:
+    """Yield whether anything brings nodes back that do not report, where that cannot be read.
+
+    Args:
+        waiting: those whose update has not begun, as far as known.
+        begun: those that are being updated.
+        cluster: the cluster.
+    """
+    found = {name: awaited_return.unread_boot(name, cluster) for name in waiting}
+    for name in begun:
+        if node_health.silence_now(name, cluster) and not awaited_return.awaited(name, cluster):
+            found[name] = awaited_return.unread(name, cluster)
+    for name, what in found.items():
+        if what:
+            yield f"whether anything brings {name} back, which does not report: {what}"
+
+
+def unread_silences(cluster: Cluster) -> Iterator[str]:
+    """Yield the same of all nodes but those that Cluster API replaces."""
+    known = cluster.known(NODE)
+    own = [each.name for each in known if machine_nodes.CAPI_OWNER not in each.annotations]
+    yield from silence_doubts(own, (), cluster)
 
 
 def _blockers(name: str, occupied: Collection[str], cluster: Cluster) -> Sequence[Blocker]:

@@ -128,6 +128,8 @@ class Rehearsal:
     """Pools that are paused as they are meant to be. ``possible`` is about the other nodes."""
     closed: tuple[ClosedTarget, ...] = ()
     """The nodes to which no VM of another one can go now: the others have to have the room."""
+    may_hold: tuple[str, ...] = ()
+    """Operators that could not be read, any of which may be held."""
 
     @property
     def possible(self) -> bool | None:
@@ -135,7 +137,8 @@ class Rehearsal:
         holds = {each.holds for each in self.operators}
         if True in holds:
             return False
-        return None if None in holds and self.nodes_complete else self.nodes_complete
+        is_open = None in holds or bool(self.may_hold)
+        return None if is_open and self.nodes_complete else self.nodes_complete
 
     @property
     def stopped(self) -> int:
@@ -188,11 +191,13 @@ def run(
     result = _run(cluster, options, plan, progress, fixed, in_order, forecast_only=forecast_only)
     said = {stop.reason for stop in result.stops}
     held = (each for each in held_operators.of_cluster(cluster) if each.reason not in said)
-    result = replace(result, operators=tuple(held), closed=plan.closed)
+    may_hold = tuple(held_operators.unread(cluster))
+    result = replace(result, operators=tuple(held), closed=plan.closed, may_hold=may_hold)
+    blind = list(may_hold)
     if any(each.holds is None for each in result.operators):
-        blind = [*more_may_exist(cluster, CAPI_MACHINE), *more_may_exist(cluster, NODE)]
-        unseen = (*result.unseen, *(each.what for each in blind))
-        result = replace(result, unseen=tuple(dict.fromkeys(unseen)))
+        kinds = (CAPI_MACHINE, NODE)
+        blind += (each.what for kind in kinds for each in more_may_exist(cluster, kind))
+    result = replace(result, unseen=tuple(dict.fromkeys((*result.unseen, *blind))))
     if result.driver is Driver.PLAIN:
         return replace(result, before_nodes=_before_nodes(result, cluster))
     if result.driver is not Driver.MACHINE_CONFIG:
@@ -235,7 +240,8 @@ def _run(
     drained = upgrade_progress.still_drained(begun, plan)
     drained -= paused_pools.waiting_nodes(cluster) if driver is Driver.MACHINE_CONFIG else set()
     left = [node for node in plan.nodes if node.name in drained]
-    kept = left if options.from_start else drain_waits.until_ended(left, cluster)
+    kept = undrained_nodes.without_unread(left, driver, cluster)
+    kept = kept if options.from_start else drain_waits.until_ended(kept, cluster)
     so_far = upgrade_progress.progress(begun, plan, cluster) if begun else None
     too_long = upgrade_progress.late(begun, options.node_minutes, cluster)
     late = _stopped(each for each in too_long if each.problem not in fixed)
@@ -300,8 +306,11 @@ def _unknown(
 ) -> Rehearsal:
     """Return that nothing can be determined, unless what was read certainly stops a pool, a node
     under way, or a drain that is left.
+
+    ``pools``: empty if they are not known.
     """
-    stops = (*late, *_obstacles(pools), *_certain_stops(left))
+    certain = _certain_stops(drain_waits.without_awaited_of(left, pools or None))
+    stops = (*late, *_obstacles(pools), *certain)
     return Rehearsal(
         driver,
         False if stops else None,

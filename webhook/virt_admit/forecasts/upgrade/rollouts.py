@@ -276,14 +276,15 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
         own = cluster_updates.release(cluster).doubt
         yield from filter(None, (own, updater_pods.doubt(cluster), *away_nodes.doubts(cluster)))
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
+    unasked = waiting if driver is Driver.PLAIN else ()
+    begun = [node for pool in free for node in pool.begun]
+    yield from pool_obstacles.silence_doubts(unasked, begun, cluster)
     if driver is Driver.PLAIN:
         yield from pool_obstacles.order_doubts(cluster)
         yield from upgrade_refusals.doubts(cluster)
         yield from pool_obstacles.lock_doubts(cluster)
     if driver is Driver.CLUSTER_API:
-        yield from waiting_machines.machine_doubts(
-            frozenset(node for pool in free for node in pool.to_do), cluster
-        )
+        yield from waiting_machines.machine_doubts(frozenset((*waiting, *begun)), cluster)
 
 
 def _keeping_quorum(pool: Pool, back: Collection[str], cluster: Cluster) -> Pool:

@@ -6,8 +6,20 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster, cached
-from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
+    DAEMON_SET,
+    HARVESTER_UPGRADE,
+    MACHINE_CONFIG_POOL,
+    MACHINE_DEPLOYMENT,
+    NM,
+    NM_KUBEVIRT,
+    NODE,
+    PLAN,
+    UPGRADE_PLAN,
+)
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.node_updates import (
     config_pool_updates,
@@ -48,6 +60,21 @@ def of_nodes(cluster: Cluster) -> Mapping[str, NodeUpdate]:
         if node not in found or found[node].phase not in IN_FLIGHT:
             found[node] = update
     return found
+
+
+def unread(node: Object, cluster: Cluster) -> str:
+    """Return what could not be read, so that a node may be under an update that is not known;
+    empty: all was read.
+
+    Only OpenShift and Harvester update a node that they have not cordoned: a single one.
+    """
+    cordoned = node.at("spec", "unschedulable").boolean
+    kinds = (*_OF_SINGLE, *_CORDONING) if cordoned else _OF_SINGLE
+    return next(filter(None, (unlisted(cluster, kind) for kind in kinds)), "")
+
+
+_OF_SINGLE: Final = (MACHINE_CONFIG_POOL, HARVESTER_UPGRADE, UPGRADE_PLAN)
+_CORDONING: Final = (CAPI_MACHINE, MACHINE_DEPLOYMENT, NM, NM_KUBEVIRT, PLAN, DAEMON_SET)
 
 
 @cached

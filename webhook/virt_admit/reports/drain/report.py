@@ -281,7 +281,7 @@ def verdict(plan: Plan) -> DrainVerdict:
         later, back = names(node.name for node in blocked), names(plan.awaited)
         be = "are" if len(plan.awaited) > 1 else "is"
         sentence = f"{later} can be drained once {back} {be} back.{cost}"
-        return DrainVerdict(True, bool(stops), words.yes(stops), sentence)
+        return _held(plan, DrainVerdict(True, bool(stops), words.yes(stops), sentence))
     if plan.undrained:
         found = DrainVerdict(
             True, bool(stops), words.yes(stops), f"{plan.undrained}.{words.cost(stops)}"
@@ -293,6 +293,9 @@ def verdict(plan: Plan) -> DrainVerdict:
             f"{len(blocked)} of {whole} cannot be drained ({causes}): "
             f"{names(node.name for node in blocked)}."
         )
+        if plan.unsure:
+            sentence = f"{_unsure(plan)}. {sentence}{cost}"
+            return DrainVerdict(None, bool(stops), "Unknown", sentence)
         return DrainVerdict(False, bool(stops), "No", sentence + cost)
     if plan.drainable is None:
         unknown = len(plan.having(VmOutcome.UNKNOWN))
@@ -356,10 +359,13 @@ def _held(plan: Plan, found: DrainVerdict) -> DrainVerdict:
         sentence = f"{names(plan.held)}. {capital(found.sentence)}"
         return replace(found, answer=False, word="No", sentence=sentence)
     if plan.unsure and found.answer:
-        what = f"whether it completes cannot be determined ({names(plan.unsure)})"
-        sentence = f"{what}. {capital(found.sentence)}"
+        sentence = f"{_unsure(plan)}. {capital(found.sentence)}"
         return replace(found, answer=None, word="Unknown", sentence=sentence)
     return found
+
+
+def _unsure(plan: Plan) -> str:
+    return f"whether it completes cannot be determined ({names(plan.unsure)})"
 
 
 def _causes(blocked: Sequence[NodePlan]) -> Iterator[str]:

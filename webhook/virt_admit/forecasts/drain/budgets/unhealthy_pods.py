@@ -20,8 +20,8 @@ from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.evidence import failed_probes, lost_pins
 from virt_admit.model.kubernetes import clock, node_health
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE, POD
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import NODE, PDB, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
@@ -205,13 +205,16 @@ def explained(
     and what ends that.
 
     ``choice``: as for ``held_up``.
+
+    Raises:
+        Unseen: nodes may be about to come back with these pods, which could not be read.
     """
     if answer.way is not Way.NOW:
         return answer
     if answer.awaits:
         soon = "" if answer.passes else waiting_pods.rebooters(answer.awaits, cluster)
         return answer._replace(reason=f"{answer.reason}: {soon}", passes=True) if soon else answer
-    here, unready = pod.at("spec", "nodeName").text or "", _unhealthy(pod, budget, cluster)
+    here, unready = pod.at("spec", "nodeName").text or "", list(_unhealthy(pod, budget, cluster))
     mutual = mutual_drains.of_node(here, cluster)
     if mutual is not None and any(each.pod == pod.name for each in mutual.holds):
         return OperatorAnswer(Way.NOW, mutual.reason, mutual.remedy)
@@ -224,6 +227,10 @@ def explained(
             return OperatorAnswer(Way.NOW, f"{reason}, but {mutual.reason}", mutual.remedy)
         reason, remedy = f"{reason}: {brings}", f"Wait until {until}."
         return OperatorAnswer(Way.NOW, reason, remedy, back.nodes, passes=bool(back.soon))
+    if what := waiting_pods.unread_returns(budget, unready, here, cluster):
+        raise Unseen(
+            f"whether {PDB.kind} {budget.full_name} ends with the return of nodes ({what})"
+        )
     held = held_up(pod, budget, choice, cluster) if answer.of_pods else None
     return (
         OperatorAnswer(Way.NOW, f"{answer.reason}: {held.reason}", held.remedy)

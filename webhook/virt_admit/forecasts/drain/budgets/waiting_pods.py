@@ -28,7 +28,7 @@ from virt_admit.model.kubevirt.settings import written_settings
 from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
-from virt_admit.model.node_updates import cordoners, updaters
+from virt_admit.model.node_updates import cordoners, node_phases, updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED, IN_FLIGHT, Phase
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import pods as scheduled_pods
@@ -248,6 +248,55 @@ def returning(
     return Returning(
         nodes, tuple(name for _, name in waiting), names(by), rebooters(nodes, cluster)
     )
+
+
+def unread_returns(budget: Object, unready: Iterable[Object], here: str, cluster: Cluster) -> str:
+    """Return what could not be read, so that the return of nodes may be enough although
+    ``returning`` does not know it; empty: all was read, or it is not.
+    """
+    known = Waiting(budget.namespace, budget.name, _home_of_waiting, budget)
+    of_waiting = Waiting(budget.namespace, budget.name, _unread_homes, budget)
+    found, back = [], 0
+    for pod in (each for each in unready if not each.deleted):
+        on = pod.at("spec", "nodeName").text or ""
+        if on == here or _home(pod, known, cluster) not in ("", here):
+            back += on != here
+        elif on and not _is_ready(on, cluster):
+            found.append(awaited_return.unread(on, cluster))
+        elif not on:
+            homes = of_waiting.of(pod, cluster)
+            found.append(next((what for name, what in homes.items() if name != here), ""))
+    unread = [what for what in found if what]
+    return unread[0] if unread and pod_budgets.suffices(budget, back + len(unread)) else ""
+
+
+def _unread_homes(pod: Object, cluster: Cluster) -> Mapping[str, str]:
+    """Return the nodes that may come back and take a pod then, each with what could not be read of
+    that.
+    """
+    if what := unlisted(cluster, NODE):
+        return {"": what}
+    own, filters = scheduled_pods.read(pod), candidates.scheduler(cluster)
+    if filters.place(own).has_candidate:
+        return {}
+    placed, found = filters.place(tolerating(own, _UNCORDONED, *_BACK)), {}
+    taking = placed.candidates
+    for node in filter(node_phases.is_away, cluster.known(NODE)):
+        if placed.refusal(node.name):
+            continue
+        comes = bool(updater(node.name, cluster))
+        unread = "" if comes else _unread_update(node, cluster)
+        if comes and node.name not in taking:
+            unread = next(iter(placed.unseen), f"whether {node.name} takes pod {pod.name}")
+        if unread:
+            found[node.name] = unread
+    return found
+
+
+def _unread_update(node: Object, cluster: Cluster) -> str:
+    if node.is_true("Ready"):
+        return updaters.unread(node, cluster)
+    return awaited_return.unread(node.name, cluster)
 
 
 def rebooters(nodes: Iterable[str], cluster: Cluster) -> str:

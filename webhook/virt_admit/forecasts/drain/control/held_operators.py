@@ -18,7 +18,20 @@ from virt_admit.forecasts.placement.components.controllers import (
 )
 from virt_admit.forecasts.placement.components.drivers import storage_rollouts
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DAEMON_SET, NODE
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_CLUSTER,
+    CAPI_MACHINE,
+    CDI,
+    CEPH_CLUSTER,
+    DAEMON_SET,
+    HCO,
+    INSTALL_PLAN,
+    JOB,
+    KUBEVIRT,
+    LONGHORN_MANAGER,
+    NODE,
+    SUBSCRIPTION,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import capital
@@ -111,6 +124,25 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
             if not each.of_vms
         ),
     )
+
+
+def unread(cluster: Cluster) -> Iterator[str]:
+    """Yield the kinds that could not be read and whose objects alone say that they are held."""
+    yield from filter(None, (unlisted(cluster, kind) for kind in _HELD))
+
+
+_HELD: Final = (
+    KUBEVIRT,
+    CDI,
+    HCO,
+    SUBSCRIPTION,
+    INSTALL_PLAN,
+    CAPI_CLUSTER,
+    *standing_control_planes.KINDS,
+    CEPH_CLUSTER,
+    LONGHORN_MANAGER,
+    JOB,
+)
 
 
 def _rollouts(cluster: Cluster) -> Iterator[StuckOperator]:

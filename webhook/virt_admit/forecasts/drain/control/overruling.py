@@ -44,6 +44,8 @@ def overrule(
     if node is not None and (silent := _silent(node, cluster)):
         if by := awaited_return.awaited(node.name, cluster):
             return Overruled([_awaited(found, silent, by, cluster) for found in forecasts])
+        if unread := awaited_return.unread(node.name, cluster):
+            return Overruled([_unseen(found, silent, unread, cluster) for found in forecasts])
         return Overruled([_silenced(found, silent, cluster) for found in forecasts])
     result = list(forecasts)
     blockers: list[Blocker] = []
@@ -102,6 +104,13 @@ def _awaited(found: Forecast, silent: Problem, by: str, cluster: Cluster) -> For
         found, silent._replace(reason=f"its node does not report, and waits for {by}"), cluster
     )
     return replace(kept, outcome=VmOutcome.UNKNOWN, problems=())
+
+
+def _unseen(found: Forecast, silent: Problem, unread: str, cluster: Cluster) -> Forecast:
+    """Return that a VM stays until its node is back, which cannot be determined."""
+    reason = f"{silent.reason}, and whether anything brings its node back: cannot see {unread}"
+    kept = _blocked(found, silent._replace(reason=reason), cluster)
+    return replace(kept, outcome=VmOutcome.UNKNOWN, problems=(), unseen=unread)
 
 
 def _silent(node: Object, cluster: Cluster) -> Problem | None:

@@ -10,10 +10,11 @@ from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.upgrade.rollouts import Driver, Pool
 from virt_admit.model.kubernetes import nodes
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.packing import Packing
 
@@ -50,6 +51,27 @@ def skips(driver: Driver, cluster: Cluster) -> list[str]:
     return sorted(found) if driver is Driver.MACHINE_CONFIG else []
 
 
+def without_unread(
+    plans: Sequence[NodePlan], driver: Driver, cluster: Cluster
+) -> Sequence[NodePlan]:
+    """Return the drains without those that an updater perhaps skips, as the node or the updater
+    could not be read: nothing certainly keeps them. OpenShift and Harvester skip that of a single
+    node.
+    """
+    found = {each.name: find(cluster, NODE, "", each.name) for each in plans}
+    harvester = any(each.namespace == _HARVESTER for each in cluster.known(KUBEVIRT))
+    single = driver is Driver.MACHINE_CONFIG or (driver is Driver.PLAIN and harvester)
+    if single and unlisted(cluster, NODE):
+        return [each for each in plans if found[each.name] is not None]
+    if driver is Driver.MACHINE_CONFIG or not unlisted(cluster, MACHINE_CONFIG_POOL):
+        return plans
+    kept = {name for name, node in found.items() if node is None or not _is_not_drained(node)}
+    return [each for each in plans if each.name in kept]
+
+
+_HARVESTER: Final = "harvester-system"
+
+
 def _rebooted(node: NodePlan, driver: Driver, cluster: Cluster) -> NodePlan:
     shut = _stopped if driver is Driver.PLAIN else _shut_down
     forecasts = tuple(shut(row, node.name, cluster) for row in node.forecasts)
@@ -78,8 +100,10 @@ def _shut_down(row: Forecast, node: str, cluster: Cluster) -> Forecast:
     try:
         clean = vmis.comes_back(row.vmi, cluster)
         after = clean if clean.comes else vmis.comes_back(row.vmi, cluster, lost=True)
-    except Unseen:
-        return row
+    except Unseen as blind:
+        reason = f"the reboot ends it, and whether it comes back: cannot see {blind.what}"
+        end = VmOutcome.UNKNOWN  # the reason says what is unseen, which is none of the drain
+        return replace(row, outcome=end, reason=reason, remedy="", unseen="", problems=())
     outcome = VmOutcome.AWAITS_NODE if after.comes else VmOutcome.STOPS
     unless = "" if clean.comes or not after.comes else _UNLESS
     reason = f"the reboot ends it, as OpenShift does not drain {node}; {after.why}"

@@ -15,6 +15,7 @@ from typing import Final
 
 from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
+from virt_admit.forecasts.upgrade.pools import leaving_machines
 from virt_admit.model import machine_pools
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
@@ -148,14 +149,21 @@ def held(cluster: Cluster) -> Mapping[str, Obstacle | Unseen]:
 
 
 def may_return(node: Object, cluster: Cluster) -> bool:
-    """Return whether a fenced node comes back by itself, or may."""
-    return bool(fence_taints.kept(node, cluster) or fence_taints.doubt(node, cluster))
+    """Return whether a fenced node comes back by itself, or may, or one may go with its Machine."""
+    return bool(fence_taints.kept(node, cluster) or _doubt(node, cluster))
 
 
 def doubts(cluster: Cluster) -> Iterator[str]:
-    """Yield what may bring the nodes back that are away, and could not be read."""
+    """Yield what may end the absence of the nodes that are away, and could not be read."""
     away = filter(node_phases.is_away, cluster.known(NODE))
-    yield from filter(None, (fence_taints.doubt(node, cluster) for node in away))
+    yield from filter(None, (_doubt(node, cluster) for node in away))
+
+
+def _doubt(node: Object, cluster: Cluster) -> str:
+    if (fenced := fence_taints.doubt(node, cluster)) or config_pool_updates.is_under_way(node):
+        return fenced
+    what = leaving_machines.unread(node, cluster)
+    return f"whether {node.name} goes with its Machine: {what}" if what else ""
 
 
 def _stays_away(node: Object, cluster: Cluster) -> bool:

@@ -16,7 +16,7 @@ from typing import Final
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, cached
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEPLOYMENT, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -74,16 +74,35 @@ def of_openshift(cluster: Cluster) -> Mapping[str, str]:
     """Return the nodes that go with their Machine of OpenShift, with its name: its deletion began
     an hour ago at most, all VMs are asked to leave, and nothing keeps the drain or its end.
     """
-    found = {}
+    return {
+        node: name
+        for node, name in _in_deletion(cluster)
+        if _empties(node, cluster) and not _is_held(node, cluster)
+    }
+
+
+def _in_deletion(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Yield the nodes and names of Machines of OpenShift whose deletion waits for their VMs and
+    pods alone.
+    """
     for machine in cluster.known(MACHINE):
         age = clock.since(machine.metadata["deletionTimestamp"].text, cluster)
         node = machine_nodes.node_name(machine, cluster)
-        if not node or age is None or age >= _USUAL:
-            continue
         hooks = machine_drain.holding_hooks(machine) or machine_drain.terminating_hooks(machine)
-        if not hooks and _empties(node, cluster) and not _is_held(node, cluster):
-            found[node] = machine.full_name
-    return found
+        if node and age is not None and age < _USUAL and not hooks:
+            yield node, machine.full_name
+
+
+def unread(node: Object, cluster: Cluster) -> str:
+    """Return what could not be read, so that a cordoned node of OpenShift may go with its Machine;
+    empty: all was read, or it has none.
+    """
+    if not (node.at("spec", "unschedulable").boolean and machine_nodes.OWNER in node.annotations):
+        return ""
+    if what := unlisted(cluster, MACHINE):
+        return what
+    going = any(name == node.name for name, _ in _in_deletion(cluster))
+    return vmis.unread(cluster) if going else ""
 
 
 def words_of_openshift(cluster: Cluster) -> Iterator[str]:

@@ -89,7 +89,12 @@ def another_domain(eviction: PodEviction, label: str) -> OperatorAnswer:
     others = [pod for pod in _down(osds) if pod not in elsewhere]
     away = _away(elsewhere, eviction.cluster)
     if not away and _are_up(elsewhere, label, eviction):
-        return _outdated(where, elsewhere, others, eviction)
+        answer = _outdated(where, elsewhere, others, eviction)
+        unread = unlisted(eviction.cluster, DEPLOYMENT)
+        if not unread:
+            return answer
+        if answer.way is Way.WAITS:  # an OSD without a pod may be down
+            raise Unseen(unread)
     too = f", and {_placed(others, eviction.cluster)} is down too" if others else ""
     reason = f"Ceph waits until {where} is back and its data is clean{too}"
     remedy = f"Wait for that, and repair {where} if it does not come back."
@@ -119,8 +124,10 @@ def _starting(
     numbers = set(map(_number, failed))
     domains = {pod.labels[label] for pod in failed}
     without = (each for each in _stopped(domains, label, eviction) if _number(each) not in numbers)
-    if unlisted(cluster, DEPLOYMENT) or any(True for _ in without):
+    if any(True for _ in without):
         return None
+    if unread := unlisted(cluster, DEPLOYMENT):
+        raise Unseen(unread)
     first = max(begins, key=lambda each: each.age or datetime.timedelta())
     age = clock.duration(first.age or datetime.timedelta())
     the_first = "the first pod" if len(failed) > 1 else "its pod"
@@ -171,10 +178,11 @@ def _number(osd: Object) -> str:
 
 
 def _are_up(osds: Sequence[Object], label: str, eviction: PodEviction) -> bool:
-    """Return whether all OSDs of the failure domains of these are up, also those without a pod."""
+    """Return whether all known OSDs of the failure domains of these are up, also those without a
+    pod.
+    """
     stopped = _stopped({pod.labels[label] for pod in osds}, label, eviction)
-    unseen = unlisted(eviction.cluster, DEPLOYMENT)
-    return bool(osds) and not unseen and not _down(osds) and not any(True for _ in stopped)
+    return bool(osds) and not _down(osds) and not any(True for _ in stopped)
 
 
 def _stopped(domains: Collection[str], label: str, eviction: PodEviction) -> Iterator[Object]:
