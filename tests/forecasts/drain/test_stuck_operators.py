@@ -95,6 +95,7 @@ def test_a_volume_attached_by_hand_keeps_the_budget(policy, setting):
     found = blocker(world.longhorn(*COPIES, manager("a"), by_hand, *policy, *setting))
     assert found["now"]
     assert "volume v1 was attached to a by hand" in found["reason"]
+    assert ("patch settings.longhorn.io detach-manually" in found["remedy"]) is bool(setting)
 
 
 @pytest.mark.parametrize(
