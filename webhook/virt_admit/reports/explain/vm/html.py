@@ -7,7 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.forecasts.drain.workload_updates import Reach
-from virt_admit.forecasts.outage.lost_vms import LossOutcome
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.messages import capital, ended
 from virt_admit.reports.drain.html import LEVEL_OF
