@@ -194,7 +194,8 @@ def run(
         unseen = (*result.unseen, *(each.what for each in blind))
         result = replace(result, unseen=tuple(dict.fromkeys(unseen)))
     if result.driver is Driver.PLAIN:
-        return replace(result, before_nodes=_before_nodes(result, cluster))
+        every = (*upgrade_refusals.steps(cluster), *result.operators)
+        return replace(result, operators=every, before_nodes=_before_nodes(result, cluster))
     if result.driver is not Driver.MACHINE_CONFIG:
         return result
     new, paused = cluster_updates.release(cluster), tuple(paused_pools.notes(cluster))

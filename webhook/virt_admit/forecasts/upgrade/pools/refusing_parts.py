@@ -97,6 +97,10 @@ class StartRefusal(NamedTuple):
     """
     certain: bool = True
     """False: only some releases refuse it, or a setting is not known."""
+    is_step: bool = False
+    """Whether it lasts until its administrator ends it, by the remedy: without that the upgrade
+    never begins. A VM that is only shut down, or an annotation of the Upgrade, is none.
+    """
 
 
 def release(cluster: Cluster) -> Version | None:
@@ -212,8 +216,12 @@ def _schedules(cluster: Cluster) -> Iterator[StartRefusal]:
     if going:
         which = names((each.full_name for each in going), 80)
         verb = "are" if going[1:] else "is"
-        until = f"{HARVESTER_SCHEDULE.kind} {which} {verb} suspended ({_suspend(going[0])})"
-        yield StartRefusal(going[0], f"{HARVESTER_SCHEDULE.kind} {which} runs", "", until)
+        until = f"{HARVESTER_SCHEDULE.kind} {which} {verb} suspended"
+        them = "each of them" if going[1:] else "it"
+        way = f"suspend {them}, and resume {them} (spec.suspend false) once the upgrade has ended"
+        remedy = typed(way, _suspend(going[0]))
+        why = f"{HARVESTER_SCHEDULE.kind} {which} runs"
+        yield StartRefusal(going[0], why, remedy, until, is_step=True)
 
 
 def _suspend(schedule: Object) -> str:

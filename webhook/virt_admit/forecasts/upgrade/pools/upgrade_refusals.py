@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Final
 
+from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.placement.components.longhorn import awaited_health
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
@@ -69,8 +70,19 @@ def waits(cluster: Cluster) -> str:
     """Return until when an Upgrade is refused; empty: nothing refuses it that passes, or that an
     administrator does at the start of each upgrade.
     """
-    found = [each.until for each in _refusals(cluster) if each.certain and each.until]
+    known = [each for each in _refusals(cluster) if each.certain and each.until]
+    found = [each.until for each in known if not each.is_step] or [each.until for each in known]
     return f"{_BEGIN} until {', and until '.join(dict.fromkeys(found))}" if found else ""
+
+
+def steps(cluster: Cluster) -> Iterator[StuckOperator]:
+    """Yield what an administrator has to do before an upgrade begins: no wait ends it."""
+    for each in _refusals(cluster):
+        if each.certain and each.is_step:
+            own = each.obj
+            reason = f"{_BEGIN} until {each.until}"
+            words = own.kind, own.namespace, own.name, reason, capital(each.remedy)
+            yield StuckOperator(*words, is_step=True)
 
 
 def doubts(cluster: Cluster) -> Iterator[str]:
