@@ -21,6 +21,7 @@ from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, entry, more_may_exist
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, PDB
 from virt_admit.model.messages import advice_of, command_of, cut, ended
+from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import machine_drain
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
@@ -37,6 +38,7 @@ _TOLD = (ProblemCause.NODE_SILENT, ProblemCause.NODE_CANNOT_END_PODS)
         pod_evictions.READS,
         progress.READS,
         machine_drain.READS,
+        harvester_upgrades.READS,
         {CAPI_MACHINE: ("metadata.deletionTimestamp",), MACHINE: ("metadata.deletionTimestamp",)},
     ),
     action=Action.WARN,
@@ -54,6 +56,8 @@ def check(node: Object, context: Context) -> Findings:
     start = progress.start(node, cluster)
     age = clock.since(clock.stamp(start.since), cluster) if start is not None else None
     if start is None or age is None or age < _PATIENCE:
+        return
+    if harvester_upgrades.is_before_drain(node.name, cluster):
         return
     machine = next(machine_drain.deleted_of(node.name, cluster), None)
     spared = frozenset(_spared(node.name, machine, cluster))
