@@ -85,6 +85,15 @@ def steps(cluster: Cluster) -> Iterator[StuckOperator]:
             yield StuckOperator(*words, is_step=True)
 
 
+def lasting(cluster: Cluster) -> Iterator[StartRefusal]:
+    """Yield what refuses the release that Harvester offers, and stays until an administrator ends
+    it.
+    """
+    for each in _refusals(cluster) if refusing_parts.offered(cluster) else ():
+        if each.certain and (each.is_step or not each.until):
+            yield each
+
+
 def doubts(cluster: Cluster) -> Iterator[str]:
     """Yield what has to be repaired before an Upgrade in some releases."""
     for each in _refusals(cluster):
