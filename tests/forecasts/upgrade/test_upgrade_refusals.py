@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders import manifest, node, vm, vmi
 from tests.cli.test_upgrade import kubevirt
+from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.pools import refusing_vms
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -143,6 +144,10 @@ def test_a_maintenance_is_a_wait_and_a_cordon_needs_an_uncordon():
     (stop,) = judged(nodes=(node("a", MANAGED, unschedulable=True), *NODES[1:])).stops
 
     assert kept.before_nodes.endswith("until the maintenance of a is over")
+    lines = text.text(kept)
+    assert lines.startswith("Yes: 3 nodes in ")  # it is updated, too
+    assert "not counted" not in lines
+    assert kept.waves[0].start == Range(0, 0)
     assert stop.reason == "Harvester refuses to start an upgrade while a is cordoned"
     assert stop.remedy == "Uncordon a: kubectl uncordon a"
 

@@ -228,6 +228,9 @@ def _run(
         kept_pods.with_kept_pods(plan, driver, cluster), driver, cluster
     )
     plan = assumed_fixes.fixed_plan(plan, fixed)
+    later = driver is Driver.PLAIN and upgrade_refusals.follows_maintenance(cluster)
+    if later:  # its times count from the end of that
+        options = replace(options, from_start=True)
     begun = () if options.from_start else rollouts.in_flight(driver, cluster)
     unseen = [
         *upgrade_progress.unseen(begun, plan),

@@ -27,6 +27,7 @@ from virt_admit.model.kubernetes.kinds import (
     HARVESTER_SCHEDULE,
     HARVESTER_UPGRADE,
     LONGHORN_VOLUME,
+    NODE,
     UPGRADE_PLAN,
     VM,
 )
@@ -73,6 +74,15 @@ def waits(cluster: Cluster) -> str:
     known = [each for each in _refusals(cluster) if each.certain and each.until]
     found = [each.until for each in known if not each.is_step] or [each.until for each in known]
     return f"{_BEGIN} until {', and until '.join(dict.fromkeys(found))}" if found else ""
+
+
+def follows_maintenance(cluster: Cluster) -> bool:
+    """Return whether an upgrade begins only after the maintenance or the reboot of a node, so that
+    what moves now has ended by then.
+    """
+    return any(
+        each.until and each.certain and each.obj.kind == NODE.kind for each in _refusals(cluster)
+    )
 
 
 def steps(cluster: Cluster) -> Iterator[StuckOperator]:
