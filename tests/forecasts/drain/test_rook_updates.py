@@ -55,9 +55,7 @@ def test_an_osd_that_starts_is_waited_for(more):
 
 def test_data_is_not_clean_yet():
     (only,) = updating()["waits"]
-    assert only["reason"].endswith(
-        "whose OSDs are up again, and removes it once Ceph's data is clean"
-    )
+    assert only["reason"].endswith("which are up again, and removes it once Ceph's data is clean")
 
 
 @pytest.mark.parametrize(
