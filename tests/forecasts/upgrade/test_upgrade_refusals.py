@@ -234,11 +234,6 @@ def test_what_only_an_administrator_ends_is_a_no(objects, waits):
     assert html.page(result).verdict.word == "No"
 
 
-def test_a_schedule_that_is_suspended_refuses_nothing():
-    paused = own("ScheduleVMBackup", "daily", status={"suspended": True})
-    assert judged(paused, release="v1.4.0").possible
-
-
 @pytest.mark.parametrize(
     ("objects", "release", "reason", "remedy"),
     [

@@ -185,6 +185,9 @@ def run(
     in_order: InOrder = map,
 ) -> Rehearsal:
     """Simulate an upgrade with the drains of all nodes given, as if these problems were fixed."""
+    driver = options.driver or rollouts.default_driver(cluster)
+    if driver is Driver.PLAIN and upgrade_refusals.follows_maintenance(cluster):
+        options = replace(options, from_start=True)  # its times count from the end of that
     result = _run(cluster, options, plan, progress, fixed, in_order, forecast_only=forecast_only)
     said = {stop.reason for stop in result.stops}
     held = (each for each in held_operators.of_cluster(cluster) if each.reason not in said)
@@ -228,9 +231,6 @@ def _run(
         kept_pods.with_kept_pods(plan, driver, cluster), driver, cluster
     )
     plan = assumed_fixes.fixed_plan(plan, fixed)
-    later = driver is Driver.PLAIN and upgrade_refusals.follows_maintenance(cluster)
-    if later:  # its times count from the end of that
-        options = replace(options, from_start=True)
     begun = () if options.from_start else rollouts.in_flight(driver, cluster)
     unseen = [
         *upgrade_progress.unseen(begun, plan),

@@ -21,7 +21,8 @@ from virt_admit.forecasts.placement import quotas
 from virt_admit.model.commands import about
 from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes import nodes
-from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VM, VMI
+from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import NODE, RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.migratability import Migratable
@@ -62,6 +63,9 @@ def check(quota: Object, context: Context) -> Findings:
     if cluster.cached(nodes.alone):  # no VM can migrate, whatever the quota
         return
     found, unseen = gather(cluster.list(VMI, vms.namespace_of(quota)))
+    if found and (unread := list(more_may_exist(cluster, NODE))):
+        yield from unread
+        return
     if not found and not quota.at("status", "used").present:
         yield from _judge_planned(quota, context)
     refused: dict[str, list[tuple[str, str]]] = {}

@@ -228,7 +228,8 @@ def _schedules(cluster: Cluster) -> Iterator[StartRefusal]:
         verb = "are" if going[1:] else "is"
         until = f"{HARVESTER_SCHEDULE.kind} {which} {verb} suspended"
         them = "each of them" if going[1:] else "it"
-        way = f"suspend {them}, and resume {them} (spec.suspend false) once the upgrade has ended"
+        back = "them" if going[1:] else "it"
+        way = f"suspend {them}, and resume {back} (spec.suspend false) once the upgrade has ended"
         remedy = typed(way, _suspend(going[0]))
         why = f"{HARVESTER_SCHEDULE.kind} {which} runs"
         yield StartRefusal(going[0], why, remedy, until, is_step=True)
