@@ -19,8 +19,8 @@ from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.outage.explanation import KINDS, explain
-from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import Question, outages
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver

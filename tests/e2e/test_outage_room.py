@@ -6,7 +6,7 @@ A few dozen clusters; ``make verify-outage COUNT=200`` tries more.
 from pathlib import Path
 
 from tests.scheduler.losses import compare
-from virt_admit.forecasts.outage.lost_vms import LossOutcome
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 
 
 def test_room_after_a_loss_agrees_with_kube_scheduler(oracle: Path) -> None:

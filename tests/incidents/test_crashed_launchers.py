@@ -7,6 +7,9 @@ from tests.healthy.parts import ago
 from virt_admit.forecasts.drain.starts import start_obstacles
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.policy import parser
+from virt_admit.reports.explain import judged_rules
+from virt_admit.rules import Rules, listed_rules
 
 from .machines import find, guest, launcher_of
 
@@ -211,6 +214,32 @@ def test_an_old_docker_on_some_nodes_while_the_image_runs_on_others(ask):
     assert "let it start on w3 alone" in found.remedy
     told = ask(items, "explain", "vm/one", "-n", "vms")
     assert "could start on     w3, after the steps to do below" in told
+
+
+OUTDATED = {
+    "phase": "Deployed",
+    "outdatedVirtualMachineInstanceWorkloads": 1,
+    "observedKubeVirtVersion": "v1.6.0",
+}
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        (beside(), "Repair w1, w2 first, where launchers crash (vms/one), then list LiveMigrate."),
+        (beside(runtime="containerd://1.5.0"), "switched off. List LiveMigrate."),
+    ],
+    ids=["its Docker lets them crash", "another cause"],
+)
+def test_no_vm_is_to_migrate_to_nodes_where_launchers_crash(items, says):
+    kubevirt = next(each for each in items if each["kind"] == "KubeVirt")
+    kubevirt["spec"], kubevirt["status"] = {}, OUTDATED
+    rule = listed_rules().by_id["workload-outdated"]
+    (found,) = judged_rules.judge(
+        [Object(kubevirt)], Rules((rule,)), cluster_of(items), parser.load("audit", listed_rules())
+    )
+
+    assert found.message.rstrip().endswith(says)
 
 
 @pytest.mark.parametrize(

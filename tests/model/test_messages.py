@@ -225,6 +225,19 @@ def test_what_the_api_server_forbids_keeps_its_name() -> None:
     assert len(longer) <= 150
 
 
+def test_a_role_that_its_writer_may_not_grant_keeps_the_words_that_say_so():
+    begin = 'clusterroles.rbac.authorization.k8s.io "kubevirt.io:admin" is forbidden: '
+    user = 'user "system:serviceaccount:kubevirt:kubevirt-operator" (groups=["a" "b:c"]) is '
+    grants, rules = "attempting to grant RBAC permissions not currently held:", '{Verbs:["get"]}'
+    said = f"An error occurred during deployment: unable to update it: {begin}{user}{grants}\n"
+    condition = "Synchronized is False (DeploymentFailed): "
+    text = f"{condition}{said}{rules * 20}"
+
+    assert messages.cut_middle(text, 300).startswith(f"{condition}{begin}{grants} {rules}")
+    assert messages.cut_middle(text, 200).startswith(f"{begin}{grants} ")
+    assert len(messages.cut_middle(text, 200)) <= 200
+
+
 @for_each("text", ["a." * 50_000, "a" * 10**5, 'a "' * 30_000, "a is forbidden: " * 6_000])
 def test_long_errors_are_cut_in_linear_time(text: str) -> None:
     assert len(messages.cut_middle(text, 150)) <= 150

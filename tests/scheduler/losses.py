@@ -15,8 +15,8 @@ from tests.scheduler.lossy_clusters import LossyCluster, lossy_cluster
 from tests.scheduler.oracle import Answer, ask
 from tests.scheduler.random_pods import Manifest
 from virt_admit.forecasts.outage import outages
-from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import Outage
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.model.messages import names
 
 BATCH: Final = 100

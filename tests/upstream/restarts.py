@@ -20,7 +20,8 @@ from tests.upstream.comparisons import command, show, write
 from tests.upstream.renderer import RESTARTS, program
 from virt_admit.forecasts.outage.health_actors import Actor, NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
-from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, lost_vms
+from virt_admit.forecasts.outage.lost_vms import LostVm, lost_vms
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.outage.restarts.next_vmis import BACKOFF, ENDED
 from virt_admit.forecasts.outage.time_parts import Seconds, total
 from virt_admit.model.kubernetes.cluster import Snapshot

@@ -12,7 +12,7 @@ from tests.forecasts.drain.test_vm_states import row
 from tests.forecasts.drain.vm_motion import ago, cluster, launcher, migration, vm, vmi
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.states import dying_pods, stuck_starts
-from virt_admit.model.kubernetes.kinds import POD, VMI
+from virt_admit.model.kubernetes.kinds import NODE, POD, VMI
 
 KILL = (
     'error killing pod: [failed to "KillContainer" for "compute" with KillContainerError: "rpc '
@@ -194,3 +194,42 @@ def test_a_vm_that_starts_anew_waits_for_a_pod_that_is_not_killed():
         "DeadlineExceeded"
     ) in found.reason
     assert found.remedy.startswith("restart the container runtime of a")
+
+
+def after_power_cycle(kubelet="v1.25.13+rke2r1", mode="Block", code=255, ready="True"):
+    """Return a VMI that has failed, whose pod stays on a node that was off."""
+    pod, ended = old_pod(), vmi(phase="Failed")
+    state = {"terminated": {"exitCode": code, "reason": "Unknown" if code else "Completed"}}
+    pod.data["status"] |= {"containerStatuses": [{"name": "compute", "state": state}]}
+    claim = manifest("v1", "PersistentVolumeClaim", "disk", NAMESPACE, spec={"volumeMode": mode})
+    found = cluster(ended, pod, claim)
+    node = found.get(NODE, "", "a")
+    node.data["status"]["nodeInfo"] = {"kubeletVersion": kubelet}
+    node.data["status"]["conditions"] = [{"type": "Ready", "status": ready}]
+    return stuck_starts.of_vm(vm(), ended, found)
+
+
+def test_a_block_volume_that_a_kubelet_cannot_unmap_after_a_power_cycle():
+    found = after_power_cycle()
+    assert found.reason.endswith(
+        "its containers ended with exit code 255 when a was off, so nothing of it runs, and most "
+        "likely kubelet v1.25.13 cannot unmap the block volume of claim disk since then"
+    )
+    assert found.remedy.startswith("restart the kubelet of a; if the pod stays, update Kubernetes")
+    assert "to one of 1.26.13, 1.27.10, 1.28.6, 1.29.1 or later" in found.remedy
+    assert not risky(f"{found.reason}. {found.remedy}")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kubelet": "v1.28.6"},
+        {"kubelet": "v1.30.0"},
+        {"kubelet": ""},
+        {"mode": "Filesystem"},
+        {"code": 0},
+        {"ready": "False"},
+    ],
+)
+def test_another_pod_that_stays_has_another_cause(given):
+    assert "block volume" not in after_power_cycle(**given).reason

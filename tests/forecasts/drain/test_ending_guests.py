@@ -7,12 +7,14 @@ from tests.for_each import for_each
 from tests.forecasts.drain import vm_motion
 from virt_admit.forecasts.drain import drain_plan, vm_outcomes
 from virt_admit.forecasts.drain.guests import ending_guests
-from virt_admit.forecasts.outage import lost_vms
+from virt_admit.forecasts.outage import outages
+from virt_admit.forecasts.outage.restarts import fates
 from virt_admit.forecasts.upgrade import vm_interruptions
 from virt_admit.model.evidence import complaints
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.reports.drain import report, text
+from virt_admit.reports.outage import text as outage_text
 
 NOW = "2027-03-01T12:00:00Z"
 ASKED = "2027-03-01T11:36:00Z"
@@ -208,7 +210,7 @@ def test_a_guest_whose_vm_is_halted_is_stopped_by_kubevirt_and_not_migrated(
 
 def test_no_verb_tells_to_run_what_was_stopped():
     cluster = known(stopping())
-    drained, lost = vm_outcomes.forecast(stopping(), cluster), lost_vms.fate(stopping(), cluster)
+    drained, lost = vm_outcomes.forecast(stopping(), cluster), fates.fate(stopping(), cluster)
 
     assert drained.reason.startswith("it is being stopped already: its guest was told to shut down")
     assert FORCED in drained.remedy
@@ -217,6 +219,28 @@ def test_no_verb_tells_to_run_what_was_stopped():
     (note,) = ending_guests.notes(cluster)
     assert (note.namespace, note.name) == ("shop", "db")
     assert FORCED in note.text
+
+
+@pytest.mark.parametrize(
+    ("vm_deleted", "owned", "removed"),
+    [(True, True, True), (False, False, True), (False, True, False)],
+    ids=["its VM is deleted", "no VM owns it", "it is only stopped"],
+)
+def test_a_loss_takes_nothing_from_a_vm_that_is_being_deleted(vm_deleted, owned, removed):
+    subject, owner = stopping(), vm(runStrategy="Always")
+    if not owned:
+        del subject.data["metadata"]["ownerReferences"]
+    if vm_deleted:
+        owner.data["metadata"]["deletionTimestamp"] = ASKED
+    node = manifest("v1", "Node", "a", status={"conditions": [{"type": "Ready"}]})
+    there = Snapshot([subject, node, *([owner] if owned else [])], complete=["*"], time=NOW)
+    loss = outages.outage(("a",), there)
+    (lost,) = loss.vms
+
+    assert lost.removed is removed
+    assert (loss.survives is False) is not removed
+    head = "\n".join(outage_text.of_loss(loss))
+    assert ("1 VM: 1 is being deleted" in head) is removed
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from tests.builders import manifest
 from tests.forecasts.drain.vm_motion import ago, cluster, launcher, vmi
 from virt_admit.forecasts.drain.guests import held_disks
 from virt_admit.forecasts.drain.states import stuck_starts
-from virt_admit.forecasts.outage import lost_vms
+from virt_admit.forecasts.outage.restarts import fates
 from virt_admit.model.messages import command_of
 
 IMAGE = "/var/run/kubevirt-private/vmi-disks/data/disk.img"
@@ -158,7 +158,7 @@ def test_no_pod_is_ended_where_nothing_reports():
 @pytest.mark.parametrize(("node", "stays"), [("b", True), ("a", False)])
 def test_the_loss_of_the_node_frees_only_what_is_held_on_it(node, stays):
     own, other = starting(), vmi("web", on=node, spec=spec())
-    fate = lost_vms.fate(own, cluster(own, other, launcher(age=1500)))
+    fate = fates.fate(own, cluster(own, other, launcher(age=1500)))
 
     assert (fate.outcome == "stays off") is stays
     assert held_disks.is_held_elsewhere(own, LIBVIRT, cluster(own, other)) is stays

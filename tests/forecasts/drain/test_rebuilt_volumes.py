@@ -4,6 +4,7 @@ import pytest
 
 from tests.builders import complete, manifest, vmi
 from virt_admit.forecasts.drain.targets import rebuilt_volumes
+from virt_admit.model.evidence.reported import ReportedProblem
 
 CLAIM = {"name": "root", "persistentVolumeClaim": {"claimName": "data"}}
 
@@ -15,7 +16,8 @@ def engine(*modes, active=True, state="running", rebuilds=None, volume="v-1"):
         "rebuildStatus": rebuilds or {},
     }
     spec = {"volumeName": volume, "active": active}
-    return manifest("longhorn.io/v1beta2", "Engine", "e-0", "lh", spec=spec, status=status)
+    own = "longhorn.io/v1beta2", "Engine", f"{volume}-e-0", "lh"
+    return manifest(*own, spec=spec, status=status)
 
 
 def cluster(*objects, driver="driver.longhorn.io"):
@@ -62,3 +64,36 @@ def test_how_far_it_is():
 def test_another_driver_is_not_longhorn():
     vm, found = cluster(engine("WO"), driver="other.io")
     assert not rebuilt_volumes.words(vm, found)
+
+
+def reports(*others, text="robustness degraded"):
+    return ReportedProblem("Volume", "longhorn-system", "v-1", text, None, also=others)
+
+
+@pytest.mark.parametrize(
+    ("engines", "found", "says"),
+    [
+        ([engine("WO", "RW")], reports(), "degraded until Longhorn has rebuilt a copy"),
+        (
+            [
+                engine("WO", "RW", rebuilds={"a": {"isRebuilding": True, "progress": 12}}),
+                engine(
+                    "WO", "RW", volume="v-2", rebuilds={"a": {"isRebuilding": True, "progress": 81}}
+                ),
+            ],
+            reports("longhorn-system/v-2"),
+            "degraded until Longhorn has rebuilt a copy of each (12% to 81% done)",
+        ),
+        (
+            [engine("WO", "RW")],
+            reports("longhorn-system/v-2"),
+            "degraded; Longhorn rebuilds 1 of them now",
+        ),
+        ([engine("RW", "RW")], reports(), "robustness degraded"),
+        ([engine("WO", "RW")], reports(text="state faulted"), "state faulted"),
+    ],
+    ids=["one", "each", "some", "none", "another state"],
+)
+def test_scan_names_the_rebuilding_that_ends_a_degraded_volume(engines, found, says):
+    told = rebuilt_volumes.ending(found, cluster(*engines)[1])
+    assert told.text.removeprefix("robustness ") == says.removeprefix("robustness ")

@@ -67,9 +67,7 @@ def test_another_osd_may_be_down_where_deployments_cannot_be_read():
 
 def test_data_is_not_clean_yet():
     (only,) = updating()["waits"]
-    assert only["reason"].endswith(
-        "whose OSDs are up again, and removes it once Ceph's data is clean"
-    )
+    assert only["reason"].endswith("which are up again, and removes it once Ceph's data is clean")
 
 
 @pytest.mark.parametrize(

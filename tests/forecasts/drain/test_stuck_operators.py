@@ -95,6 +95,7 @@ def test_a_volume_attached_by_hand_keeps_the_budget(policy, setting):
     found = blocker(world.longhorn(*COPIES, manager("a"), by_hand, *policy, *setting))
     assert found["now"]
     assert "volume v1 was attached to a by hand" in found["reason"]
+    assert ("patch settings.longhorn.io detach-manually" in found["remedy"]) is bool(setting)
 
 
 @pytest.mark.parametrize(
@@ -197,8 +198,8 @@ def test_rook_keeps_the_budgets_of_a_drain_that_is_over_as_another_osd_is_down()
     found = blocker(left_budgets(down=[4]))
     assert found["now"]
     assert found["reason"] == (
-        "Rook has written it for the time without b (draining-failure-domain of ConfigMap "
-        "rook-ceph-pdbstatemap), whose OSDs are up again, and keeps it as OSD 4 of c (which is not "
+        "Rook has written it while OSDs of b were down (draining-failure-domain of ConfigMap "
+        "rook-ceph-pdbstatemap), which are up again, and keeps it as OSD 4 of c (which is not "
         "Ready) is down (PG_DEGRADED)"
     )
     assert found["remedy"].startswith("Bring OSD 4 of c back: kubectl describe node c; wait until")
@@ -208,7 +209,7 @@ def test_rook_keeps_the_budgets_of_a_drain_that_is_over_as_another_osd_is_down()
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "whose OSDs are up again, and removes it once Ceph's data is clean"),
+        ({}, "which are up again, and removes it once Ceph's data is clean"),
         ({"down": [4], "lost": False}, "keeps it as OSD 4 of c is down (PG_DEGRADED)"),
         ({"stopped": True}, "Ceph waits until b is back and its data is clean"),
         ({"down": [2], "on": "b"}, "OSD 2 on b is down although the node is up"),
@@ -234,7 +235,7 @@ def test_an_osd_is_up_beside_a_pod_that_its_node_does_not_end():
     gone.data["metadata"]["name"] = "rook-ceph-osd-2-old"
     again = with_id(world.osd(2, "b"), "2")
     objects = without(left_budgets(), ("Pod", "rook-ceph-osd-2"))
-    assert "whose OSDs are up again" in blocker([*objects, gone, again])["reason"]
+    assert "which are up again" in blocker([*objects, gone, again])["reason"]
 
 
 def own_domain(*, cordoned, ready=True):

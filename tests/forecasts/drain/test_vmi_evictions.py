@@ -4,14 +4,15 @@ import pytest
 
 from tests import builders
 from tests.builders import KUBEVIRT, NAMESPACE, complete, kubevirt, manifest, node
+from tests.cli.explain_vm_cases import Explainer
 from tests.for_each import for_each
 from tests.model.kubevirt.drain_cases import HERE, LAUNCHERS, ROOM, THERE, budget, vm, vmi
-from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.drain import drain_plan, vm_outcomes
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 from virt_admit.model.kubevirt.instances import migrations, vmis
 from virt_admit.model.kubevirt.instances.vms import RUN_STRATEGIES
-from virt_admit.reports.drain import words
+from virt_admit.reports.drain import html, text, words
 
 
 def foretold(subject, *objects):
@@ -200,13 +201,20 @@ def test_a_vm_that_is_shut_down_is_not_told_to_set_none(nodes):
     ],
     ids=["cordoned", "not ready", "full"],
 )
-def test_a_vm_that_only_lacks_a_node_now_restarts_later(away):
+def test_a_vm_that_only_lacks_a_node_now_restarts_later(away, tmp_path):
     other = manifest(
         "v1", "Pod", "web", NAMESPACE, spec={"nodeName": "b"}, status={"phase": "Running"}
     )
     found = foretold(vmi("None", True), HERE, away, other, vm("Always"))
     assert (found.outcome, words.of_row(found)) == (VmOutcome.RESTARTS, "restarts later")
     assert "but only later, on a or on a node that has room then: " in found.reason
+    objects = vmi("None", True), HERE, away, other, vm("Always")
+    plan = drain_plan.plan(complete(*objects), "a")
+    _, explained = Explainer(tmp_path)(*objects, form="text")
+
+    assert [each.word for each in html.page(plan, None).causes] == ["restarts later"]
+    assert "1 restarts later: shop (1)" in text.summary(plan)
+    assert "a drain of its node    restarts later" in explained
 
 
 def migration(name, phase, created, annotation="kubevirt.io/evacuationMigration", of="db"):

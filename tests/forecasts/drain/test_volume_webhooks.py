@@ -12,8 +12,8 @@ from tests.incidents.control_path import expired_ca
 from tests.incidents.machines import guest
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
-from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import outage
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 

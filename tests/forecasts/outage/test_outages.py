@@ -15,8 +15,8 @@ from tests.forecasts.outage.losses import (
     snapshot,
     vm,
 )
-from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import Question, outages
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.placement import candidates
 from virt_admit.reports.outage.text import of_loss
 

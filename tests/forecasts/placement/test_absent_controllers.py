@@ -9,8 +9,8 @@ from tests.incidents.component_faults import claim
 from tests.incidents.machines import guest
 from virt_admit.forecasts.drain import drain_plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
-from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import outage
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.components import cluster_controllers, node_drivers
 from virt_admit.forecasts.placement.components.drivers import absent_attachers

@@ -6,8 +6,8 @@ from tests.builders import complete, manifest
 from tests.healthy.clusters import plain
 from tests.incidents.component_faults import claim
 from tests.incidents.machines import guest
-from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import outage
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.placement.components.drivers import stork_failovers
 from virt_admit.forecasts.remediation.unwatched import vm_returns
 from virt_admit.model.kubernetes.cluster import Snapshot

@@ -63,6 +63,8 @@ def test_the_health_check_that_deletes_the_machine_of_a_host():
     says = awaited_return.advice("w4", there)
 
     assert says.startswith("do not repair or uncordon w4, and wait until Machine")
+    assert "as a decision, once its console shows that it is off or is being cleaned" in says
+    assert "delete the Node (kubectl delete node w4). MachineHealthCheck" in says
     assert "MachineHealthCheck workers has asked for that deletion, as it has neither" in says
     assert says.endswith(f"workers -n {SPACE} {STRATEGY}=external-baremetal --overwrite")
     assert "kubectl uncordon" not in pool_obstacles.end_of_absence(POOL, [NODE], there)

@@ -3,9 +3,13 @@
 import pytest
 
 from tests.builders import kubevirt, manifest
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.placement.components import longhorn_starts
 from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.node_updates.operators import cordons
+from virt_admit.reports.drain import surroundings
 
 NOW = "2027-03-01T12:00:00Z"
 SYSTEM = "harvester-system"
@@ -212,17 +216,20 @@ def _longhorn(kind, name, spec, **status):
 
 def _repository_on(node_name, manager="stopped"):
     """Return the VM with the files, whose disk has one replica, on this node."""
-    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "repo"}}]
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": "upgrade-repo-hvst-disk-0"}}]
     spec = {"template": {"spec": {"domain": {}, "volumes": volumes}}}
     status, name = {"printableStatus": "Starting"}, "upgrade-repo-hvst"
     csi = {"driver": "driver.longhorn.io", "volumeHandle": "v1"}
+    used = {"kubernetesStatus": {"namespace": SYSTEM, "pvcName": "upgrade-repo-hvst-disk-0"}}
     data = {"volumeName": "v1", "nodeID": node_name, "healthyAt": NOW}
     default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
     return (
         manifest("kubevirt.io/v1", "VirtualMachine", name, SYSTEM, spec=spec, status=status),
-        manifest("v1", "PersistentVolumeClaim", "repo", SYSTEM, spec={"volumeName": "pv"}),
+        manifest(
+            "v1", "PersistentVolumeClaim", f"{name}-disk-0", SYSTEM, spec={"volumeName": "pv"}
+        ),
         manifest("v1", "PersistentVolume", "pv", spec={"csi": csi}),
-        _longhorn("Volume", "v1", {"numberOfReplicas": 1}, state="attaching"),
+        _longhorn("Volume", "v1", {"numberOfReplicas": 1}, state="attaching", **used),
         _longhorn("Replica", "v1-r-1", data, currentState="stopped"),
         _longhorn("InstanceManager", "im", {"nodeID": node_name}, currentState=manager),
         manifest(
@@ -242,6 +249,36 @@ def test_the_only_replica_of_the_files_is_on_the_drained_node():
     assert "its only replica (…-r-1, numberOfReplicas 1) is on a, where" in order.reason
     assert order.remedy.startswith("Uncordon a until that VM runs, then cordon it again")
     assert order.remedy.endswith("simple has numberOfReplicas 1")
+
+
+@pytest.mark.parametrize(
+    ("objects", "keep", "says"),
+    [
+        (_repository_on("a"), False, "Uncordon a until that VM runs"),
+        ([job(), repository(), pod("r-2", SYSTEM, "False", {"app": "repo"})], True, "It stands at"),
+        ([], True, ""),
+    ],
+    ids=["its only replica is there", "another cause", "no cause"],
+)
+def test_a_drain_says_of_the_cordon_what_the_upgrade_says(objects, keep, says):
+    found = [node("a", cordoned="2027-03-01T06:30:00Z"), kubevirt(), upgrade("Post-draining")]
+    cluster = Snapshot([*found, job(), *objects], complete=["*"], time=NOW)
+    (drained,) = surroundings.with_reported(drain_plan.plan(cluster, "a"), cluster).nodes
+    (note,) = (each for each in drained.notes if "cordoned by Upgrade hvst" in each)
+
+    assert (cordons.KEEP in note) is keep
+    assert says in note
+
+
+@pytest.mark.parametrize(("name", "waits"), [("hvst", True), ("other", False)])
+def test_the_volume_of_the_files_waits_for_no_end_of_the_upgrade(name, waits):
+    order = upgrade("Post-draining")
+    order.data["metadata"]["name"] = name
+    there = [node("a", cordoned="2027-03-01T06:30:00Z"), order, *_repository_on("a")]
+    held = longhorn_starts.stranded("pv", Snapshot(there, complete=["*"], time=NOW)).held
+
+    assert ("and cordon it again once VM harvester-system/upgrade" in held.remedy) is waits
+    assert ("once what it was cordoned for has ended" in held.remedy) is not waits
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders import manifest, node, vm, vmi
 from tests.cli.test_upgrade import kubevirt
+from virt_admit.forecasts.upgrade.durations import Range
 from virt_admit.forecasts.upgrade.pools import refusing_vms
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -13,7 +14,7 @@ from virt_admit.model.scheduler.node_selectors import NodeSelector
 from virt_admit.reports.explain import judged_rules
 from virt_admit.reports.explain.node import collect
 from virt_admit.reports.explain.node import text as node_text
-from virt_admit.reports.upgrade import text
+from virt_admit.reports.upgrade import html, text
 from virt_admit.rules import Rules
 
 NO_RULES = judged_rules.Opinion(Rules(()), None)
@@ -143,6 +144,10 @@ def test_a_maintenance_is_a_wait_and_a_cordon_needs_an_uncordon():
     (stop,) = judged(nodes=(node("a", MANAGED, unschedulable=True), *NODES[1:])).stops
 
     assert kept.before_nodes.endswith("until the maintenance of a is over")
+    lines = text.text(kept)
+    assert lines.startswith("Yes: 3 nodes in ")  # it is updated, too
+    assert "not counted" not in lines
+    assert kept.waves[0].start == Range(0, 0)
     assert stop.reason == "Harvester refuses to start an upgrade while a is cordoned"
     assert stop.remedy == "Uncordon a: kubectl uncordon a"
 
@@ -174,7 +179,7 @@ PINNED = {"nodeSelector": {"kubernetes.io/hostname": "a"}}
         (
             [own("ScheduleVMBackup", "daily", status={"suspended": False})],
             "v1.4.0",
-            "until ScheduleVMBackup default/daily is suspended (kubectl patch schedulevmbackup",
+            "until ScheduleVMBackup default/daily is suspended",
         ),
         (
             [guest(**PINNED)],
@@ -203,6 +208,30 @@ def test_a_step_at_the_start_of_each_upgrade_is_not_a_stop(objects, release, unt
 
     assert until in result.before_nodes
     assert not any("refuses" in stop.reason for stop in result.stops)
+
+
+DAILY = own("ScheduleVMBackup", "daily", status={"suspended": False})
+
+
+@pytest.mark.parametrize(
+    ("objects", "waits"),
+    [((DAILY,), "The times below count from then."), ((DAILY, BACKUP), "37% done")],
+    ids=["alone", "beside a backup that runs"],
+)
+def test_what_only_an_administrator_ends_is_a_no(objects, waits):
+    result = judged(*objects, release="v1.4.0")
+    lines = text.text(result).splitlines()
+    begin = (
+        "Harvester refuses to start an upgrade until ScheduleVMBackup default/daily is suspended"
+    )
+
+    assert (result.possible, result.nodes_complete, result.stops) == (False, True, ())
+    assert lines[0] == f"No: {begin}."
+    assert lines[1].startswith("  to do: Suspend it, and resume it (spec.suspend false) once the")
+    assert any(waits in line for line in lines)
+    assert sum("is suspended" in line for line in lines) == 1
+    assert "begins after that" in "\n".join(lines)
+    assert html.page(result).verdict.word == "No"
 
 
 @pytest.mark.parametrize(

@@ -221,3 +221,54 @@ def test_nodes_of_a_machine_pool_are_named(driver, says):
     other = Snapshot([own, *others, *machines, deployment()], complete=["*"], time=NOW)
     again = rehearsal.rehearse(other, Options(driver, from_start=True), forecast_only=True)
     assert not any("MachinePool" in each for each in again.rests_on)
+
+
+METAL = {"infrastructureRef": {"kind": "Metal3MachineTemplate", "name": "t"}}
+
+
+def metal(*hosts, machines="abc", missing=0, deleted=""):
+    """Return a rehearsal of nodes on bare metal; ``hosts``: the Machine of each."""
+    rolled = deployment(missing=missing, template={"spec": METAL})
+    rolled.data["status"] = {}
+    own = [machine(f"m-{name}", name if name in "abc" else None, new=True) for name in machines]
+    for each in own:
+        each.data["spec"] = {"infrastructureRef": {"kind": "Metal3Machine", "name": each.name}}
+        if each.name == deleted:
+            each.data["metadata"]["deletionTimestamp"] = SHORT
+    found = [
+        manifest(
+            *("metal3.io/v1alpha1", "BareMetalHost", f"h-{number}", "fleet"),
+            spec={"consumerRef": {"name": user}} if user else {},
+            status={"provisioning": {"state": "provisioned" if user else "available"}},
+        )
+        for number, user in enumerate(hosts)
+    ]
+    return rehearse(rolled, *own, *found, old="")
+
+
+USED = ("m-a", "m-b", "m-c")
+
+
+def test_a_new_machine_comes_first_and_no_host_is_free():
+    (stop,) = metal(*USED).stops
+    assert stop.reason == (
+        "MachineDeployment fleet/md makes a new Machine before it deletes an old one "
+        "(maxUnavailable 0), and all 3 BareMetalHosts are in use"
+    )
+    assert stop.remedy.startswith("Add a host, or, if one node may be missing meanwhile, set max")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"hosts": (*USED, "")},
+        {"hosts": USED, "missing": 1},
+        {"hosts": (*USED, "m-d"), "machines": "abcd"},
+        {"hosts": USED, "deleted": "m-c"},
+        {"hosts": ()},
+    ],
+    ids=["a host is free", "an old one goes first", "surplus", "one goes", "no host is known"],
+)
+def test_a_host_is_there_for_the_next_machine(given):
+    found = metal(*given.pop("hosts"), **given)
+    assert not any("BareMetalHost" in stop.reason for stop in found.stops)

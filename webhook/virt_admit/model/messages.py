@@ -162,8 +162,12 @@ def cut_middle(text: str, length: int, *, parts: int = 3) -> str:
     """
     if len(text) <= length:
         return text
+    text = _GRANTS.sub(r"\1 ", text)
     if (refused := _FORBIDDEN.search(text)) and length - len(refused[0]) >= _SHORTEST_REASON:
-        return f"{refused[0]}{cut_middle(text[refused.end() :], length - len(refused[0]))}"
+        condition = _CONDITION.match(text)
+        whole = f"{condition[0] if condition else ''}{refused[0]}"
+        whole = whole if length - len(whole) >= _SHORTEST_REASON else refused[0]
+        return f"{whole}{cut_middle(text[refused.end() :], length - len(whole))}"
     text = _REST.sub(r"\1", _DUMP.sub(": ", _MOUNTING.sub("", text)))
     text = _WEBHOOK.sub(r"calling webhook \1 at \2: ", text)
     calls = list(_CALL.finditer(text))
@@ -241,10 +245,19 @@ _URL: Final = re.compile(r"\b[a-z][a-z0-9+]{1,15}://[\w.:@/~…%-]{4,200}(?<![:.
 _CALL: Final = re.compile(r"rpc error: code = (\w+) desc = ")
 _SHORTEST_BEGIN: Final = 30
 _FORBIDDEN: Final = re.compile(
-    r'(?<![\w.])[a-z][a-z.]{0,100}(?: \\?"[^"\\]{1,253}\\?")?'
-    r" is forbidden: (?=.)"
+    r'(?<![\w.])[a-z][a-z0-9.]{0,100}(?: \\?"[^"\\]{1,253}\\?")?'
+    r" is forbidden: (?:attempting to grant RBAC permissions not currently held: )?(?=.)"
 )
 """What the API server answers about an object: its name is never cut, what precedes it is."""
+_CONDITION: Final = re.compile(r"\w{1,80} is (?:True|False|Unknown)(?: \(\w{1,80}\))?: ")
+"""How the words of a condition begin, which says what does not go on."""
+_GRANTS: Final = re.compile(
+    r'(?<=is forbidden: )user \\?"[^"\\]{1,253}\\?" \(groups=\[[^\]]{0,2000}\]\) is '
+    r"(attempting to grant RBAC permissions not currently held:)\s{1,4}"
+)
+"""Who writes a role with rules that it does not have itself
+(kubernetes/kubernetes:pkg/registry/rbac/validation/rule.go#ConfirmNoEscalation).
+"""
 _SHORTEST_REASON: Final = 60
 
 

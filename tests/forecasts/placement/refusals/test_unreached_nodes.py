@@ -5,6 +5,7 @@ import pytest
 from tests import builders
 from tests.builders import manifest
 from tests.forecasts.drain import vm_motion
+from tests.forecasts.drain.test_target_pods import warning
 from virt_admit.forecasts.drain.control import component_states
 from virt_admit.forecasts.placement import candidates, no_target
 from virt_admit.forecasts.placement.refusals import unreached_nodes, unserved_nodes
@@ -155,3 +156,36 @@ def test_virt_handler_can_go_to_no_node_at_all():
     target = candidates.target(vmi, cluster, moves=False)
     found = no_target.reason(target, cluster, moves=False, starts=True)
     assert found.reason.endswith(f"big could, but no virt-handler runs there: {WHY}")
+
+
+FORBIDDEN = (
+    'Error creating: pods "virt-handler-x" is forbidden: violates PodSecurity "baseline:latest": '
+    "host namespaces (hostPID=true)"
+)
+LABEL = "pod-security.kubernetes.io/enforce"
+
+
+def forbidding(level="", age=60):
+    """Return a namespace, and virt-handler whose pods Pod Security forbids there."""
+    labels = {LABEL: level} if level else {}
+    own = daemon()
+    said = warning(own, "FailedCreate", FORBIDDEN, age=age)
+    return manifest("v1", "Namespace", "kubevirt", metadata={"labels": labels}), own, said
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [
+        ("", f"Pod Security forbids: Namespace kubevirt has no label {LABEL}, so the API"),
+        ("restricted", f"Namespace kubevirt forbids with label {LABEL}=restricted"),
+    ],
+)
+def test_pod_security_forbids_its_pod(level, said):
+    found = why(big(taint=None), *forbidding(level))
+    assert "DaemonSet kubevirt/virt-handler cannot create its pod, which " + said in found.reason
+    assert f"kubectl label namespace kubevirt {LABEL}=privileged --overwrite" in found.remedy
+
+
+@pytest.mark.parametrize("given", [{"level": "privileged"}, {"age": 7200}])
+def test_pod_security_allows_it_by_now(given):
+    assert "Pod Security" not in why(big(taint=None), *forbidding(**given)).reason

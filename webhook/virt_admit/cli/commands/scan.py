@@ -46,6 +46,7 @@ from virt_admit.forecasts.drain.access import awaited_certificates
 from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.drain.guests import ending_guests, failing_probes
+from virt_admit.forecasts.drain.targets import rebuilt_volumes
 from virt_admit.forecasts.outage import explanation, failover_figures, outages
 from virt_admit.forecasts.upgrade import estimate_basis
 from virt_admit.forecasts.upgrade.rehearsal import READS, Options, rehearse
@@ -314,7 +315,9 @@ class _Scan:
             said = (*report.messages, *refused)  # a rule judges these
             guests = (*failing_probes.notes(cluster), *ending_guests.notes(cluster))
             found = (*guests, *awaited_certificates.reported(cluster))
-            report = report._replace(reported=(*found, *reported.of_cluster(cluster, said)))
+            own = reported.of_cluster(cluster, said)
+            own = tuple(rebuilt_volumes.ending(each, cluster) for each in own)
+            report = report._replace(reported=(*found, *own))
         if self.writes_pages:
             report = report._replace(drains={"": drains(cluster, self._is_selected)})
         complete = is_complete(report, cluster, judged_kinds)
@@ -440,7 +443,8 @@ def _write_metrics(report: Report, cluster: Cluster, seconds: float, target: str
 
 
 _NOTED: Final = union(
-    *(reported.REPORTING, failing_probes.READS, ending_guests.READS, awaited_certificates.READS)
+    *(reported.REPORTING, failing_probes.READS, ending_guests.READS, awaited_certificates.READS),
+    rebuilt_volumes.READS,
 )
 _OF_A_SNAPSHOT: Final = union(READS, dict.fromkeys(explanation.LOOKS_UP, ()))
 """What ``drain``, ``upgrade`` and ``explain`` read of a snapshot."""

@@ -26,7 +26,7 @@ from virt_admit.forecasts.drain.changes.readiness import Readiness
 from virt_admit.forecasts.drain.control import control_path, held_operators, overruling
 from virt_admit.forecasts.drain.control.control_path import Component
 from virt_admit.forecasts.drain.pod_evictions import PodEvictions
-from virt_admit.forecasts.drain.room import crowded_vms
+from virt_admit.forecasts.drain.room import crowded_vms, unbound_claims
 from virt_admit.forecasts.drain.starting.starting_guests import on_node
 from virt_admit.forecasts.drain.states import vm_states_failures
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
@@ -61,7 +61,7 @@ from virt_admit.model.remediation import etcd_guard
 from virt_admit.model.scheduler.packing import Packing
 
 READS: Final = union(
-    vm_outcomes.READS,
+    unbound_claims.READS,
     pod_evictions.READS,
     node_notes.READS,
     left_maintenances.LEASE_READS,
@@ -338,7 +338,7 @@ def _node_plan(name: str, cluster: Cluster) -> NodePlan:
     node = find(cluster, NODE, "", name)
     known: list[Forecast] = []
     with contextlib.suppress(Unseen):  # after those that are known; ``unseen`` says it
-        known.extend(vm_outcomes.forecast(vmi, cluster) for vmi in on_node(cluster, name))
+        known.extend(unbound_claims.forecast(vmi, cluster) for vmi in on_node(cluster, name))
     control = control_path.of_node(cluster, name)
     forecasts, stopped, open_ends = overruling.overrule(known, node, control, cluster)
     moving = [found for found in forecasts if found.outcome not in vm_outcomes.SHUT_DOWN]

@@ -17,6 +17,7 @@ from virt_admit.forecasts.drain.control.hindrances import Hindrance
 from virt_admit.forecasts.drain.drain_plan import NodePlan
 from virt_admit.forecasts.drain.failed_migrations import remedies
 from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.forecasts.drain.room import unbound_claims
 from virt_admit.forecasts.drain.states import lost_launchers, vm_states_failures, vm_states_outcomes
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, StateEffect
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
@@ -272,7 +273,7 @@ def _asked(
     if any(each.healthy is False for each in broken):
         return _without(next(each for each in broken if each.healthy is False), EventEffect.REFUSED)
     of_node = find(cluster, NODE, "", node.name)
-    asked = vm_outcomes.asked_migration(vmi, cluster, updated=updated)
+    asked = unbound_claims.told(vm_outcomes.asked_migration(vmi, cluster, updated=updated), cluster)
     (found,), _, doubts = overruling.overrule(
         [asked], of_node, _webhooks(node.name, cluster), cluster
     )

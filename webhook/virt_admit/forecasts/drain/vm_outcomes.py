@@ -471,8 +471,3 @@ _IN_MAINTENANCE: Final = {
     harvester_maintenance.KEPT: VmOutcome.AWAITS_NODE,
     harvester_maintenance.LEFT_OFF: VmOutcome.STOPS,
 }
-
-
-def never_completes(vmi: Object, cluster: Cluster) -> Problem | None:
-    """Return why no migration of a migratable VMI ends, however often tried; None: it may."""
-    return vm_states_failures.failing(vmi, cluster) or no_target.nowhere_to_go(vmi, cluster)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import vm_outcomes, vm_problems, vmi_evictions
+from virt_admit.forecasts.drain import vm_problems, vmi_evictions
+from virt_admit.forecasts.drain.room import unbound_claims
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import no_target
 from virt_admit.forecasts.placement.running_launchers import COPIES_TOLERATIONS
@@ -311,7 +312,7 @@ ACCEPTED: Final = f"by {Feature.TSC_TOLERANCE.since} or later, which lets other 
 
 
 def _migrated(vmi: Object, cluster: Cluster) -> Update:
-    trouble = vm_outcomes.never_completes(vmi, cluster)
+    trouble = unbound_claims.never_completes(vmi, cluster)
     if trouble is None:
         return Update(vmi, Reach.MIGRATED, "LiveMigratable")
     if trouble.cause is ProblemCause.NO_TARGET:

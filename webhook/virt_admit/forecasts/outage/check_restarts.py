@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.outage import lost_vms
 from virt_admit.forecasts.outage.health_actors import Actor, NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
-from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
+from virt_admit.forecasts.outage.lost_vms import LostVm
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome, fate
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
@@ -76,7 +77,7 @@ def _runs_kubevirt(cluster: Cluster) -> bool:
 
 
 def _restart(vm: LostVm, cluster: Cluster) -> VmRestart:
-    after = lost_vms.fate(vm.vmi, cluster)
+    after = fate(vm.vmi, cluster)
     if vm.outcome in _NOWHERE and cluster.cached(_runs_kubevirt):
         return VmRestart(
             vm.vmi, after.comes, f"{after.reason}, but only later: {vm.reason}", vm.reason

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.outage import loss, outages, time_parts
-from virt_admit.forecasts.outage.lost_vms import LossOutcome
 from virt_admit.forecasts.outage.outages import Outage, Question
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.outage.start_capacity import host_sums
 from virt_admit.forecasts.outage.time_parts import Seconds
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from virt_admit.forecasts.drain import ending_namespaces
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.outage import health_actors, room_left, time_parts
 from virt_admit.forecasts.outage.control import lost_webhooks
 from virt_admit.forecasts.outage.control.lost_webhooks import SilentWebhook
 from virt_admit.forecasts.outage.health_actors import NodeCoverage
 from virt_admit.forecasts.outage.loss import Loss
-from virt_admit.forecasts.outage.restarts import next_vmis, unattended_vms
+from virt_admit.forecasts.outage.restarts import fates, next_vmis, unattended_vms
+from virt_admit.forecasts.outage.restarts.fates import Fate, LossOutcome
 from virt_admit.forecasts.outage.room_left import ReturningVm, RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Detach, Part, Seconds, total
@@ -30,8 +29,7 @@ from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, keeps
 from virt_admit.model.kubernetes.kinds import POD, PV, PVC, VMI, by_resource
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubevirt.instances import migrations, vmis, vms
-from virt_admit.model.kubevirt.settings import removed_operators
+from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.lookups import keep_of, once
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
@@ -44,18 +42,6 @@ DETACH: Final = 360
 """Seconds after the pod is gone (attach_detach_controller.go#DefaultTimerConfig)."""
 _CONTROLLER_START: Final = (5, 120)
 """Seconds until a pod of virt-controller that its Deployment creates leads."""
-
-
-class LossOutcome(enum.StrEnum):
-    """What becomes of a VM after its node is lost, the worst first."""
-
-    LOST = "lost"
-    NEVER = "never restarts"
-    NODE = "waits for its node"
-    ROOM = "waits for room"
-    UNKNOWN = "unknown"
-    OFF = "stays off"
-    RESTARTS = "restarts"
 
 
 DISK: Final = "DiskLost"
@@ -84,6 +70,8 @@ class LostVm:
     """What other than checks and nodes keeps it off: ``DISK`` or a cause of ``lost_webhooks``."""
     returning: ReturningVm | None = None
     unseen: tuple[str, ...] = ()
+    removed: bool = False
+    """Whether it is being deleted, so that the loss takes nothing away."""
     twice: str = ""
     """Why it may go on running on its node while it runs again. Empty: nothing shows it."""
 
@@ -96,48 +84,6 @@ class LostVm:
     def at(self) -> Seconds | None:
         """When the guest runs again, counted from the loss, or from now."""
         return total(self.parts) if self.parts else None
-
-
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """What the run strategy of a VM says."""
-
-    comes: bool | None
-    outcome: LossOutcome
-    reason: str
-    remedy: str = ""
-    unseen: str = ""
-
-
-def fate(vmi: Object, cluster: Cluster) -> Fate:
-    """Return whether the run strategy starts a VM again after its node was lost."""
-    return once(_fate, vmi, cluster)
-
-
-def _fate(vmi: Object, cluster: Cluster) -> Fate:
-    try:
-        after, paused = vmis.comes_back(vmi, cluster, lost=True), next_vmis.paused(vmi, cluster)
-    except Unseen as unseen:
-        return Fate(None, LossOutcome.UNKNOWN, f"cannot read {unseen.what}", unseen=unseen.what)
-    if paused:
-        why = f"its replica set {paused} is paused"
-        return Fate(False, LossOutcome.OFF, why, "set its spec.paused to false")
-    if after.comes and (removed := removed_operators.kubevirt(cluster)) is not None:
-        return Fate(False, LossOutcome.OFF, removed.of_vms.reason, removed.of_vms.remedy)
-    if after.comes and (copied := lost_storage.unfinished(vmi)):
-        return Fate(False, LossOutcome.NEVER, copied, lost_storage.recovery(vmi))
-    if after.comes and (held := stuck_starts.after_loss(vmi, cluster)) is not None:
-        return Fate(
-            False, LossOutcome.OFF, f"it does not start now either: {held.reason}", held.remedy
-        )
-    if after.comes and (refused := stuck_starts.refused_again(vmi, cluster)) is not None:
-        return Fate(False, LossOutcome.NEVER, refused.reason, refused.remedy)
-    if after.comes and (ending := ending_namespaces.reason(vmi, cluster)):
-        return Fate(False, LossOutcome.OFF, f"{ending}, so that no VM starts in it again")
-    if after.comes:
-        return Fate(True, LossOutcome.RESTARTS, after.why)
-    strategy = after.why.startswith("runStrategy ") or after.why.endswith("is being deleted")
-    return Fate(False, LossOutcome.OFF if strategy else LossOutcome.LOST, after.why, after.remedy)
 
 
 # --- the time line --------------------------------------------------------------------------------
@@ -274,7 +220,7 @@ def _room(placeable: Sequence[ReturningVm], doubtful: Collection[int], loss: Los
 
 
 def _case(vmi: Object, node: str, loss: Loss) -> _Case:
-    found = fate(vmi, loss.cluster)
+    found = fates.fate(vmi, loss.cluster)
     return _Case(
         vmi, node, found, returning(vmi, loss.cluster) if found.comes is not False else None
     )
@@ -310,7 +256,8 @@ def _row(
 ) -> LostVm:
     vmi, node, found = case.vmi, case.node, case.fate
     if found.comes is False or case.returning is None:
-        return LostVm(vmi, node, found.outcome, found.reason, found.remedy)
+        words, gone = (found.reason, found.remedy), found.removed
+        return LostVm(vmi, node, found.outcome, *words, removed=gone)
     pod, comes = case.returning.fresh.pod, found.comes is True
     freed = health_actors.by_hand(loss)
     by_hand = total(_from_pod_gone(freed, Detach.AT_ONCE, case.returning, node, loss))

@@ -10,14 +10,16 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions, selection
 from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.guests import ending_guests
 from virt_admit.forecasts.drain.starting import starting_guests
 from virt_admit.forecasts.outage import health_actors, loss, lost_vms, start_capacity, time_parts
 from virt_admit.forecasts.outage.checks import check_controllers
 from virt_admit.forecasts.outage.control import owner_turns
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss, Quorum
-from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
+from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LostVm
 from virt_admit.forecasts.outage.restarts import next_vmis
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.outage.room_left import RoomLeft
 from virt_admit.forecasts.outage.start_capacity import CAPACITY
 from virt_admit.forecasts.outage.storage import lost_storage
@@ -44,6 +46,7 @@ READS: Final[Reads] = union(
     pod_security.READS,
     lost_storage.READS,
     next_vmis.READS,
+    ending_guests.READS,
     lonely_agents.READS,
     owner_turns.READS,
     vmis.OWNER_READS,

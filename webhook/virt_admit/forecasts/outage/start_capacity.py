@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from virt_admit.forecasts.outage import lost_vms
 from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.outage.restarts import fates
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
@@ -102,7 +102,7 @@ def _needs(cluster: Cluster) -> dict[str, dict[str, int]]:
     for node in vmis.occupied(cluster):
         total = found.setdefault(node, dict.fromkeys(CAPACITY, 0))
         for vmi in Loss((node,), cluster).vmis(node):
-            if lost_vms.fate(vmi, cluster).comes is not False:
+            if fates.fate(vmi, cluster).comes is not False:
                 requests = candidates.requests(vmi, cluster)
                 for resource in CAPACITY:
                     total[resource] += 1 if resource == PODS else requests.get(resource, 0)

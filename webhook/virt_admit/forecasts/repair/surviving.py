@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.outage import lost_vms
-from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LossOutcome, LostVm
+from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LostVm
 from virt_admit.forecasts.outage.outages import Outage, Outages, Question, outages
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.repair import found_problems
 from virt_admit.forecasts.repair.repair_plan import ObjectRef, RootProblem
 from virt_admit.model.kubernetes.cluster import Cluster, gather

@@ -188,6 +188,9 @@ def run(
     in_order: InOrder = map,
 ) -> Rehearsal:
     """Simulate an upgrade with the drains of all nodes given, as if these problems were fixed."""
+    driver = options.driver or rollouts.default_driver(cluster)
+    if driver is Driver.PLAIN and upgrade_refusals.follows_maintenance(cluster):
+        options = replace(options, from_start=True)  # its times count from the end of that
     result = _run(cluster, options, plan, progress, fixed, in_order, forecast_only=forecast_only)
     said = {stop.reason for stop in result.stops}
     held = (each for each in held_operators.of_cluster(cluster) if each.reason not in said)
@@ -199,7 +202,8 @@ def run(
         blind += (each.what for kind in kinds for each in more_may_exist(cluster, kind))
     result = replace(result, unseen=tuple(dict.fromkeys((*result.unseen, *blind))))
     if result.driver is Driver.PLAIN:
-        return replace(result, before_nodes=_before_nodes(result, cluster))
+        every = (*upgrade_refusals.steps(cluster), *result.operators)
+        return replace(result, operators=every, before_nodes=_before_nodes(result, cluster))
     if result.driver is not Driver.MACHINE_CONFIG:
         return result
     new, paused = cluster_updates.release(cluster), tuple(paused_pools.notes(cluster))

@@ -9,9 +9,11 @@ https://docs.siderolabs.com/kubernetes-guides/security/pod-security.
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NAMESPACE
 from virt_admit.model.kubernetes.objects import Object
@@ -48,6 +50,33 @@ def of(said: str) -> ForbiddenPod | None:
     """Return which pod an answer of the API server forbids; None: none, or for another cause."""
     found = _SAID.search(said)
     return ForbiddenPod(found["pod"] or "", found["level"], found["why"]) if found else None
+
+
+def of_maker(maker: Object, cluster: Cluster) -> ForbiddenPod | None:
+    """Return which pod of a controller Pod Security has forbidden lately; None: none, or its
+    namespace was labelled after that.
+    """
+    said = events.last_warning(maker, "FailedCreate", clock.ago(RETRIED, cluster), cluster)
+    found = of(said) if said else None
+    return None if found is None or is_allowed(maker.namespace, cluster) else found
+
+
+RETRIED: Final = timedelta(hours=1)
+"""A controller tries again after 16 minutes at the latest."""
+
+
+def level(namespace: str, forbidden: ForbiddenPod, cluster: Cluster) -> str:
+    """Return which object sets the level that forbids a pod, as the end of a sentence."""
+    found = find(cluster, NAMESPACE, "", namespace)
+    if found is None:
+        return f'Pod Security "{forbidden.level}" of its namespace forbids'
+    if own := found.labels.get(_ENFORCE):
+        return f"Namespace {namespace} forbids with label {_ENFORCE}={own}"
+    default = forbidden.level.partition(":")[0]
+    return (
+        f"Pod Security forbids: Namespace {namespace} has no label {_ENFORCE}, so the API server's "
+        f"default {default} holds"
+    )
 
 
 def is_allowed(namespace: str, cluster: Cluster) -> bool:

@@ -352,6 +352,7 @@ HARVESTER_BACKUP: Final = Kind(
     *_HARVESTER("VirtualMachineBackup"), numerous=True, not_at_admission=True
 )
 HARVESTER_SCHEDULE: Final = Kind(*_HARVESTER("ScheduleVMBackup"), not_at_admission=True)
+HARVESTER_VERSION: Final = Kind(*_HARVESTER("Version"), not_at_admission=True)
 HARVESTER_ADDON: Final = Kind(*_HARVESTER("Addon"), not_at_admission=True)
 UPGRADE_PLAN: Final = Kind(
     "management.harvesterhci.io", ("v1beta1",), "upgradeplans", "UpgradePlan", namespaced=False

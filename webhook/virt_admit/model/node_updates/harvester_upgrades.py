@@ -252,6 +252,16 @@ def state(upgrade: Object, node: str) -> str:
     return upgrade.at("status", form.statuses, node, "state").text or ""
 
 
+def is_before_drain(node: str, cluster: Cluster) -> bool:
+    """Return whether an upgrade still waits for the VMs and volumes of a node: Rancher drains it
+    afterwards, so that no budget holds that.
+    """
+    return any(state(own, node) in _BEFORE_DRAIN for own, _ in going(cluster))
+
+
+_BEFORE_DRAIN: Final = ("Pre-draining", "PreDraining")
+
+
 def _emptied(
     nodes: Mapping[str, NodeUpdate], states: Field, cluster: Cluster
 ) -> Iterator[tuple[str, NodeUpdate]]:

@@ -20,7 +20,7 @@ from virt_admit.model.scheduler.packing import Packing
 from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.model.scheduler.snapshot import SchedulerSnapshot
 from virt_admit.reports.drain.report import verdict
-from virt_admit.reports.drain.words import in_words, without_node
+from virt_admit.reports.drain.words import in_words, of_row, without_node
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, joined, shown, worst_first
 from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
@@ -42,7 +42,7 @@ _TILE: Final = {
     VmOutcome.STOPS: "VMs stay stopped",
     VmOutcome.AWAITS_NODE: "VMs wait for their node",
     VmOutcome.UNKNOWN: "VMs unknown",
-    VmOutcome.RESTARTS: "VMs restart elsewhere",
+    VmOutcome.RESTARTS: "VMs restart",
     VmOutcome.MIGRATES: "VMs migrate",
 }
 LEGEND: Final = tuple((level, in_words(outcome)) for outcome, level in LEVEL_OF.items())
@@ -114,7 +114,7 @@ def _vm_cause(row: Forecast, node: str) -> tuple[PageCause, str]:
     item = CauseItem(shown(_name, row), node, command)
     words = row.remedy.replace(f": {command}", "", 1) if command else row.remedy
     level = GOOD if row.removed else LEVEL_OF[row.outcome]
-    word = in_words(row.outcome, removed=row.removed)
+    word = of_row(row)
     return PageCause(level, word, "", row.reason, words, (item,)), row.vmi.name
 
 

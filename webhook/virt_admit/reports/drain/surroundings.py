@@ -10,10 +10,13 @@ from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.upgrade.operators import standing_nodes
 from virt_admit.model.evidence import reported
 from virt_admit.model.evidence.reported import Read, ReportedProblem, WholeCluster, no_events
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import sentence
+from virt_admit.model.node_updates.operators.cordons import KEEP
 from virt_admit.reports import platform_objects
 
 _MOST_NODES: Final = 5
@@ -30,6 +33,8 @@ def with_reported(plan: Plan, cluster: WholeCluster, read: Read = no_events) -> 
     nodes = plan.nodes
     if not plan.whole and len(nodes) <= _MOST_NODES:
         nodes = tuple(of_node(node, cluster, read) for node in nodes)
+    else:
+        nodes = tuple(replace(each, notes=tuple(_agreeing(each, cluster))) for each in nodes)
     said = {text for node in nodes for text in _said(node)} | {*plan.held, *plan.unsure}
     platform = platform_objects.reporting(cluster, said)
     return replace(plan, nodes=nodes, reported=platform[: reported.MOST])
@@ -54,7 +59,23 @@ def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> No
     said = tuple(_said(node))
     found = reported.around(start, cluster, said, read, lasting=fine) if start else ()
     notes = (_note(each, node.name, cluster) for each in found)
-    return replace(node, notes=(*node.notes, *notes))
+    return replace(node, notes=(*_agreeing(node, cluster), *notes))
+
+
+def _agreeing(node: NodePlan, cluster: WholeCluster) -> Iterator[str]:
+    """Yield the notes about a node, and with its cordon the cause for which the upgrade that set it
+    stands, as ``upgrade`` tells it: an uncordon by hand may be what lets it go on.
+    """
+    asked = any(KEEP in note for note in node.notes)
+    orders = standing_nodes.standing(cluster) if asked else ()
+    found = next((each for each in orders if each.node == node.name and each.certain), None)
+    for note in node.notes:
+        if found is None or KEEP not in note:
+            yield note
+            continue
+        undone = found.remedy.startswith(f"Uncordon {node.name} ")
+        told = f"{sentence(found.brief)} {sentence(found.remedy)}"
+        yield note.replace(KEEP, told if undone else f"{KEEP} {told}", 1)
 
 
 def _note(found: ReportedProblem, node: str, cluster: WholeCluster) -> str:

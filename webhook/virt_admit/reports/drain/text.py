@@ -262,7 +262,9 @@ def summary(result: Plan) -> str:
         rows = [row for row in result.having(outcome) if not row.removed]
         if rows:
             owners = Counter(row.vmi.namespace for row in rows)
-            lines.append(f"{_counted(len(rows), in_words(outcome))}: {_by_number(owners)}")
+            words = Counter(map(of_row, rows)).items()
+            said = ", ".join(_counted(number, word) for word, number in words)
+            lines.append(f"{said}: {_by_number(owners)}")
             if outcome is not VmOutcome.MIGRATES:
                 causes = Counter(row.reason for row in rows)
                 most = causes.most_common(_MOST_CAUSES)

@@ -47,7 +47,10 @@ def of_row(row: Forecast) -> str:
     """
     certain = row.outcome is VmOutcome.RESTARTS and row.placement.is_certain
     later = certain and not row.placement.has_candidate
-    return "restarts later" if later else in_words(row.outcome, removed=row.removed)
+    return LATER if later else in_words(row.outcome, removed=row.removed)
+
+
+LATER: Final = "restarts later"
 
 
 def yes(stopped: int) -> str:

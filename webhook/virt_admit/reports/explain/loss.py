@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from virt_admit.forecasts.drain.vm_events import EventForecast, VmEvent
 from virt_admit.forecasts.outage import outages
-from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
+from virt_admit.forecasts.outage.lost_vms import LostVm
 from virt_admit.forecasts.outage.outages import Outage
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.outage.time_parts import Seconds
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model import certificate_requests

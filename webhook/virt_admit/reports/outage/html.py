@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
+from virt_admit.forecasts.outage.lost_vms import LostVm
 from virt_admit.forecasts.outage.outages import Outage, Outages, amount
 from virt_admit.forecasts.outage.restarts import next_vmis
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.model.messages import count, names, sentence
 from virt_admit.reports.html import svg
 from virt_admit.reports.html.causes import CauseItem, PageCause, grouped, worst_first
@@ -19,7 +20,7 @@ from virt_admit.reports.html.levels import BAD, GOOD, NOTICE, SEVERE, UNKNOWN
 from virt_admit.reports.html.owners import Owners
 from virt_admit.reports.html.page import Cell, Figure, Page, PageVerdict, Table, Tile
 from virt_admit.reports.outage.memory_figure import memory
-from virt_admit.reports.outage.text import headline, period, subject
+from virt_admit.reports.outage.text import headline, outcome_words, period, subject
 
 LEVEL_OF: Final = {
     LossOutcome.LOST: BAD,
@@ -53,7 +54,8 @@ def page(found: Outages, evidence: Iterable[tuple[str, str]] = (), owner: str = 
     level, word = {False: (BAD, "No"), None: (UNKNOWN, "Unknown"), True: (GOOD, "Yes")}[
         found.survives
     ]
-    number = Counter(vm.outcome for one in found.outages for vm in one.vms)
+    rows = (vm for one in found.outages for vm in one.vms)
+    number = Counter(vm.outcome for vm in rows if not vm.removed)
     figures = [_gantt(one) for one in found.outages[:1] if one.having(LossOutcome.RESTARTS)]
     figures += [figure for one in found.outages[:1] if (figure := memory(one)) is not None]
     return Page(
@@ -90,7 +92,7 @@ def _vms(found: Outages) -> Iterator[PageCause]:
         (
             PageCause(
                 LEVEL_OF[vm.outcome],
-                str(vm.outcome),
+                outcome_words(vm),
                 "",
                 sentence(vm.reason),
                 vm.remedy,
@@ -167,7 +169,7 @@ def _tables(found: Outages) -> Iterator[Table]:
         (
             vm.vmi.full_name,
             vm.node,
-            str(vm.outcome),
+            outcome_words(vm),
             vm.to or "",
             period(vm.at) if vm.at is not None else "",
             period(vm.by_hand) if vm.by_hand is not None else "",

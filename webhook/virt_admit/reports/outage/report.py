@@ -7,8 +7,9 @@ from typing import Literal
 
 from virt_admit.forecasts.outage import room_left
 from virt_admit.forecasts.outage.health_actors import Actor
-from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm
+from virt_admit.forecasts.outage.lost_vms import LostVm
 from virt_admit.forecasts.outage.outages import Outage, Outages, Question
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.outage.time_parts import Part, Seconds
 from virt_admit.reports.values import UNLESS_GIVEN
 

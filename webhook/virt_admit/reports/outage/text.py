@@ -10,9 +10,10 @@ from virt_admit.forecasts.drain import launcher_pods
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.outage import outages as outages_module
 from virt_admit.forecasts.outage import time_parts
-from virt_admit.forecasts.outage.lost_vms import LossOutcome, LostVm, is_estimated
+from virt_admit.forecasts.outage.lost_vms import LostVm, is_estimated
 from virt_admit.forecasts.outage.outages import Outage, Outages
 from virt_admit.forecasts.outage.restarts import next_vmis
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.outage.time_parts import ELSEWHERE, Part, Seconds
 from virt_admit.forecasts.placement import virt_handlers, volume_attachments
 from virt_admit.forecasts.placement.components import busy_volumes, cluster_controllers
@@ -22,6 +23,7 @@ from virt_admit.model.messages import count, ended, names
 from virt_admit.model.sanitize import indented, line, name
 from virt_admit.model.scheduler.resources import MEMORY, show
 from virt_admit.reports.columns import columns
+from virt_admit.reports.drain.words import REMOVED
 from virt_admit.reports.unavailable_data import not_available
 
 _MOST_VMS: Final = 200
@@ -83,9 +85,9 @@ def _head(found: Outages) -> Iterator[str]:
 
 def _row(one: Outage) -> tuple[str, ...]:
     reason = one.because[0] if one.because else _slowest(one)
-    lost = [vm for vm in one.vms if vm.outcome is not LossOutcome.RESTARTS]
-    word = {True: "survives", False: "no", None: "unknown"}[one.survives]
-    return names(one.nodes), count(len(lost) or len(one.vms), "VM"), word, line(reason)
+    lost = [vm for vm in one.vms if vm.outcome is not LossOutcome.RESTARTS and not vm.removed]
+    answer = {True: "survives", False: "no", None: "unknown"}[one.survives]
+    return names(one.nodes), count(len(lost) or len(one.vms), "VM"), answer, line(reason)
 
 
 def _slowest(one: Outage) -> str:
@@ -102,8 +104,8 @@ def of_loss(one: Outage) -> Iterator[str]:
     for node in one.nodes if one.vms else ():
         if virt_handlers.is_lost(cluster, node) and (lost := node_health.silent_for(node, cluster)):
             yield f"{node} {lost}: times count from its loss"
-    counts = Counter(vm.outcome for vm in one.vms)
-    said = ", ".join(_counted(counts[each], each) for each in LossOutcome if counts[each])
+    counts = Counter(map(outcome_words, one.vms))
+    said = ", ".join(_counted(counts[each], each) for each in WORDS_OF_VMS if counts[each])
     yield f"loss of {names(one.nodes)}: {_tolerated(one)}{': ' if said else ''}{said}"
     for why in one.because:
         yield f"  because: {why}"
@@ -201,7 +203,15 @@ def _actors(one: Outage) -> Iterator[str]:
             yield f"    to do: {remedy}"
 
 
-def _counted(number: int, outcome: LossOutcome) -> str:
+def outcome_words(vm: LostVm) -> str:
+    """Return the word of the outcome of a VM, as ``drain`` says it of one that is being deleted."""
+    return REMOVED if vm.removed else str(vm.outcome)
+
+
+WORDS_OF_VMS: Final = (*LossOutcome, REMOVED)
+
+
+def _counted(number: int, outcome: str) -> str:
     """Return ``1 waits for room`` or ``2 wait for room``."""
     verb = next(word for word in outcome.split() if word != "never")
     plural = {"is": "are"}.get(verb, verb.removesuffix("s"))
@@ -213,12 +223,18 @@ def _table(rows: Sequence[LostVm], because: Sequence[str]) -> Iterator[str]:
 
     A reason that is the only cause of the whole loss stands above the rows and is not repeated.
     """
-    width = max((len(row.outcome) for row in rows), default=0)
+    width = max((len(outcome_words(row)) for row in rows), default=0)
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for row in rows:
         above = len(because) == 1 and row.reason in because[0]
         groups.setdefault(
-            (row.outcome, _what(row, "" if above else row.reason), time_line(row), row.remedy), []
+            (
+                outcome_words(row),
+                _what(row, "" if above else row.reason),
+                time_line(row),
+                row.remedy,
+            ),
+            [],
         ).append(name(row.vmi.full_name))
     for (outcome, what, times, remedy), vms in groups.items():
         yield f"  {outcome:{width}}  {names(vms, 120)}{f': {what}' if what else ''}"

@@ -92,7 +92,8 @@ def _verdict(result: Rehearsal, start: datetime.datetime | None) -> PageVerdict:
     within = " to ".join(dict.fromkeys(map(svg.clock, ends)))
     if result.possible is False:
         alone = "The nodes do not hold it up: their update alone would complete within"
-        return PageVerdict(BAD, "Stuck", f"{held(result)}{alone} {within}.{until}")
+        stuck = "No" if any(each.is_step for each in result.operators) else "Stuck"
+        return PageVerdict(BAD, stuck, f"{held(result)}{alone} {within}.{until}")
     first = filter(None, (result.before_nodes, *result.paused))
     before = "".join(f" {ended(each)}" for each in first)
     if result.refused is not None:
@@ -115,6 +116,7 @@ def _operators(result: Rehearsal) -> Iterator[PageCause]:
     for each in result.operators:
         apart = "is stuck, and the upgrade does not wait for it"
         title = apart if each.holds is False else "is stuck, which stops no node"
+        title = "has to be done before" if each.is_step else title
         level = SEVERE if each.holds is False else BAD
         yield PageCause(level, title, "", each.reason, each.remedy, ())
 

@@ -104,7 +104,8 @@ class UpgradeReport:
     """Null unless ``possible_if_fixed``."""
     operators: tuple[StuckOperator, ...]
     """KubeVirt, operators of VMs and Clusters of Cluster API that do not become ready, or whose
-    update is stuck. Without ``stops``, the nodes do not hold the upgrade up.
+    update is stuck, and what an administrator has to do before an upgrade. Without ``stops``, the
+    nodes do not hold the upgrade up.
     """
     reported: tuple[ReportedProblem, ...]
     """What objects around the stops report as wrong, in their words."""

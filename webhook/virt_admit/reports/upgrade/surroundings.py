@@ -17,9 +17,8 @@ def with_reported(result: Rehearsal, cluster: WholeCluster) -> Rehearsal:
     know.
     """
     stops = tuple(text for stop in result.stops for text in (stop.reason, stop.remedy))
-    held = tuple(
-        text for operator in result.operators for text in (operator.reason, operator.remedy)
-    )
+    stuck = (each for each in result.operators if not each.is_step)
+    held = tuple(text for operator in stuck for text in (operator.reason, operator.remedy))
     said = (*stops, *held)
     named = reported.around_named(cluster, said) if said else ()
     refused = () if result.refused is None else tuple(each.reason for each in result.refused.by)

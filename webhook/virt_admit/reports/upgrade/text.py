@@ -56,7 +56,8 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     lines += _stops(result.stops)
     lines += [*_refused(result), ""] if result.stops and result.refused is not None else []
     if result.reported:
-        lines += [PLATFORM] if result.possible else []
+        waits = any(each.is_step for each in result.operators) and not result.stops
+        lines += [PLATFORM] if result.possible or waits else []
         lines += [*map(str, result.reported), ""]
     lines += _waves(result, start)
     lines += [*_vms(result), *closed_targets.lines(result.closed)]
@@ -141,7 +142,11 @@ def _release(result: Rehearsal) -> Iterator[str]:
     """
     if result.before_nodes:
         times = ": the times below count from then" if result.waves else ""
-        yield f"{result.before_nodes}{times}."
+        told = any(each.is_step and each.reason == result.before_nodes for each in result.operators)
+        if not told:
+            yield f"{result.before_nodes}{times}."
+        elif times:
+            yield "The times below count from then."
     yield from map(ended, result.paused)
     if not result.stops:  # what stops the nodes may be what refuses
         yield from _refused(result)
@@ -232,7 +237,7 @@ _DOES: Final = {
 def _operators(operators: Iterable[StuckOperator]) -> Iterator[str]:
     """Yield which operators do not become ready. The nodes do not wait for them."""
     for each in islice(operators, _MOST):
-        yield ended(each.reason)
+        yield f"{'No: ' * each.is_step}{ended(each.reason)}"
         yield f"  to do: {each.remedy}"
 
 

@@ -18,9 +18,17 @@ from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.cluster import Cluster, entry, more_may_exist
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, PDB
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, more_may_exist
+from virt_admit.model.kubernetes.kinds import (
+    CAPI_MACHINE,
+    HARVESTER_UPGRADE,
+    MACHINE,
+    NODE,
+    PDB,
+    UPGRADE_PLAN,
+)
 from virt_admit.model.messages import advice_of, command_of, cut, ended
+from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.problems import ProblemCause
 from virt_admit.model.remediation import machine_drain
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
@@ -37,6 +45,8 @@ _TOLD = (ProblemCause.NODE_SILENT, ProblemCause.NODE_CANNOT_END_PODS)
         pod_evictions.READS,
         progress.READS,
         machine_drain.READS,
+        harvester_upgrades.READS,
+        {HARVESTER_UPGRADE: ("metadata.labels",)},
         {CAPI_MACHINE: ("metadata.deletionTimestamp",), MACHINE: ("metadata.deletionTimestamp",)},
     ),
     action=Action.WARN,
@@ -55,6 +65,8 @@ def check(node: Object, context: Context) -> Findings:
     age = clock.since(clock.stamp(start.since), cluster) if start is not None else None
     if start is None or age is None or age < _PATIENCE:
         return
+    if harvester_upgrades.is_before_drain(node.name, cluster):
+        return
     machine = next(machine_drain.deleted_of(node.name, cluster), None)
     spared = frozenset(_spared(node.name, machine, cluster))
     lasting = pod_evictions.of_node(cluster, node.name, spared=spared).lasting
@@ -63,11 +75,7 @@ def check(node: Object, context: Context) -> Findings:
         for each in lasting
         if each.cause not in _TOLD and not _is_of_the_moment(each, start, cluster)
     ]
-    unread = (
-        list(more_may_exist(cluster, CAPI_MACHINE))
-        if held and start.cause is DrainCause.CORDON
-        else []
-    )
+    unread = list(_unread(cluster)) if held and start.cause is DrainCause.CORDON else []
     if unread:  # a Machine that is being deleted may leave these pods alone
         yield from unread
     elif held:
@@ -84,6 +92,12 @@ def check(node: Object, context: Context) -> Findings:
         message = check.first_that_fits(path, *whole, f"{begin}{told}")
         command = command_of(remedy) or shell("virt-admit", "drain", argument(node.name))
         yield Finding(path, message, value=node.name, problem=found.id, command=command)
+
+
+def _unread(cluster: Cluster) -> Iterator[Unseen]:
+    """Yield the kinds of which an unread object may say that no budget holds the node."""
+    for kind in (CAPI_MACHINE, HARVESTER_UPGRADE, UPGRADE_PLAN):
+        yield from more_may_exist(cluster, kind)
 
 
 _LATER: Final = (", because ", ", or ", ", and ")

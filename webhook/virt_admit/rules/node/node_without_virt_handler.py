@@ -1,12 +1,15 @@
 """A VM waits for a node to which virt-handler cannot go.
 
 **Why.** The VM selects and tolerates the node, but the DaemonSet of virt-handler does not tolerate
-a taint of the node, or demands a label that the node lacks. Without virt-handler the node has
+a taint of the node, or demands a label that the node lacks, or its namespace does not let Pod
+Security admit its pod, as on Talos, whose default is baseline. Without virt-handler the node has
 neither the label ``kubevirt.io/schedulable`` nor devices, so no VM starts there. virt-handler does
 not get the tolerations of VMs.
 
 **Fix.** Let ``spec.workloads.nodePlacement`` of KubeVirt tolerate the taint; where HyperConverged
-writes KubeVirt, its ``spec.workloads.nodePlacement``. virt-handler then comes by itself.
+writes KubeVirt, its ``spec.workloads.nodePlacement``. Where Pod Security forbids the pod,
+label its namespace ``pod-security.kubernetes.io/enforce: privileged``. virt-handler then comes by
+itself.
 """
 
 from virt_admit.forecasts.placement.refusals import unreached_nodes

@@ -12,7 +12,7 @@ again when Rancher has written the limits of the namespace back.
 **Fix.** Raise the quota by the requests and limits of the largest VM, or count VMs with an
 ApplicationAwareResourceQuota. Where a container does not set what the quota demands, a larger quota
 does not help: let a LimitRange or KubeVirt set it. The limits of a quota of Rancher are those of
-the namespace in its project.
+the namespace in its project. Where one node runs all VMs, none can migrate: the rule is silent.
 """
 
 from virt_admit.forecasts.drain import vmi_evictions
@@ -20,7 +20,9 @@ from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import quotas
 from virt_admit.model.commands import about
 from virt_admit.model.evidence.writes import quota_writers
-from virt_admit.model.kubernetes.kinds import RESOURCE_QUOTA, VM, VMI
+from virt_admit.model.kubernetes import nodes
+from virt_admit.model.kubernetes.cluster import more_may_exist
+from virt_admit.model.kubernetes.kinds import NODE, RESOURCE_QUOTA, VM, VMI
 from virt_admit.model.kubevirt.instances import migratability, vmis, vms
 from virt_admit.model.kubevirt.instances.expand import expand
 from virt_admit.model.kubevirt.instances.migratability import Migratable
@@ -58,7 +60,12 @@ _RUNS = ("Always", "RerunOnFailure", "Once")
 )
 def check(quota: Object, context: Context) -> Findings:
     cluster = context.cluster
+    if cluster.cached(nodes.alone):  # no VM can migrate, whatever the quota
+        return
     found, unseen = gather(cluster.list(VMI, vms.namespace_of(quota)))
+    if found and (unread := list(more_may_exist(cluster, NODE))):
+        yield from unread
+        return
     if not found and not quota.at("status", "used").present:
         yield from _judge_planned(quota, context)
     refused: dict[str, list[tuple[str, str]]] = {}

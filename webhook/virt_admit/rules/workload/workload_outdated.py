@@ -13,12 +13,13 @@ from collections.abc import Collection
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.failures import failed_starts
+from virt_admit.forecasts.drain.starts import crashed_launchers
 from virt_admit.forecasts.drain.workload_updates import Reach, Update
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import migrations
-from virt_admit.model.messages import count, cut, shorten
+from virt_admit.model.messages import count, cut, names, shorten
 from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
@@ -40,7 +41,12 @@ GOES_ON = "KubeVirt goes on by itself; those that cannot migrate wait for a rest
 
 @rule(
     kinds=(KUBEVIRT,),
-    reads=union(vm_outcomes.READS, harvester_upgrades.READS, {HARVESTER_UPGRADE: ()}),
+    reads=union(
+        vm_outcomes.READS,
+        crashed_launchers.READS,
+        harvester_upgrades.READS,
+        {HARVESTER_UPGRADE: ()},
+    ),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     at_admission=False,
@@ -89,6 +95,11 @@ def check(kubevirt: Object, context: Context) -> Findings:
 
 def _list(cluster: Cluster) -> str:
     """Return the remedy where no method is listed: a method starts the migrations at once."""
+    vm, bad = crashed_launchers.unfit(cluster)
+    if vm:
+        return (
+            f"Repair {names(bad, 60)} first, where launchers crash ({vm}), then list LiveMigrate."
+        )
     for vmi in workload_updates.outdated(cluster):
         target = candidates.target(vmi, cluster, moves=True)
         if failing := failed_starts.doubt(vmi, target, cluster):

@@ -24,7 +24,7 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
 from virt_admit.forecasts.placement.components.longhorn_starts import DRIVER
-from virt_admit.model.commands import argument, logs_of, shell, typed, virtctl
+from virt_admit.model.commands import argument, logs_of, merge_patch, shell, typed, virtctl
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.kinds import (
@@ -44,7 +44,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.lookups import fields, find, is_absent
-from virt_admit.model.messages import names
+from virt_admit.model.messages import ended, names
 
 K = TypeVar("K", bound=Hashable)
 
@@ -306,18 +306,29 @@ def _attached_by_hand(eviction: PodEviction) -> OperatorAnswer | None:
             for _ in cluster.list(LONGHORN_ATTACHMENT, namespace):
                 pass
         return None
-    setting = cluster.get(
-        LONGHORN_SETTING, namespace, "detach-manually-attached-volumes-when-cordoned"
-    )
+    setting = cluster.get(LONGHORN_SETTING, namespace, _DETACHES)
     if setting is not None and setting["value"].text == "true":
         return None
+    described = names((_with_claim(each, namespace, cluster) for each in volumes), 160)
+    remedy = "Detach it on Longhorn's page"
+    if setting is not None:  # only releases that have it make it
+        value = merge_patch(LONGHORN_SETTING, _DETACHES, namespace, {"value": "true"})
+        remedy = typed(f"{remedy}, or let Longhorn detach such volumes from cordoned nodes", value)
     return OperatorAnswer(
         Way.NOW,
-        f"Longhorn volume {names(volumes, 80)} was attached to {node} by hand, and Longhorn keeps "
-        "the budget while a volume is attached",
-        "Detach it on Longhorn's page. From 1.6 on Longhorn does so by itself with the setting "
-        "detach-manually-attached-volumes-when-cordoned: true.",
+        f"Longhorn volume {described} was attached to {node} by hand, and Longhorn keeps the "
+        "budget while a volume is attached",
+        ended(remedy),
     )
+
+
+_DETACHES: Final = "detach-manually-attached-volumes-when-cordoned"
+
+
+def _with_claim(volume: str, namespace: str, cluster: Cluster) -> str:
+    """Return a volume of Longhorn with its claim, as far as that is known."""
+    claim = volume_users.claim_of(find(cluster, LONGHORN_VOLUME, namespace, volume))
+    return f"{volume} (claim {'/'.join(claim)})" if all(claim) else volume
 
 
 def _attachments_by_hand(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[str]]:

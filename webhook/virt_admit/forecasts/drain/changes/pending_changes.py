@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from virt_admit.forecasts.drain import vm_outcomes, workload_updates
+from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
+from virt_admit.forecasts.drain.room import unbound_claims
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -69,7 +70,7 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     setting = f"workloadUpdateMethods of {_setting(cluster)}"
     why = found.reason if methods else f"{setting} lists no LiveMigrate"
     reason = f"{waits}, and KubeVirt makes none for it: {why}"
-    if (trouble := vm_outcomes.never_completes(vmi, cluster)) is not None:
+    if (trouble := unbound_claims.never_completes(vmi, cluster)) is not None:
         reason = f"{reason}. One that is asked for does not complete: {trouble.reason}"
         return Problem(reason, trouble.remedy, ProblemCause.NOT_CREATED)
     listed = f" (so that KubeVirt does that by itself, list LiveMigrate in {setting})"

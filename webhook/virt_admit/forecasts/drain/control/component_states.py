@@ -28,7 +28,7 @@ from virt_admit.forecasts.placement.components.operands import killed_components
 from virt_admit.forecasts.placement.refusals import unreached_nodes
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.evidence import forbidden_pods, lost_pins
-from virt_admit.model.kubernetes import clock, events, node_health, nodes
+from virt_admit.model.kubernetes import clock, node_health, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, HCO, KUBEVIRT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object, Path
@@ -273,21 +273,14 @@ _ROOMY: Final = 420
 
 
 def _forbidden(kubevirt: Object, cluster: Cluster) -> Iterator[_Cause]:
-    """Yield that Pod Security forbids the pods of virt-handler.."""
+    """Yield that Pod Security forbids the pods of virt-handler."""
     own = find(cluster, DAEMON_SET, kubevirt.namespace, _HANDLER)
-    now = clock.now(cluster)
-    since = now - _RETRIED if now is not None else None
-    said = events.last_warning(own, "FailedCreate", since, cluster) if own is not None else ""
-    pod = forbidden_pods.of(said)
-    if pod is not None and not forbidden_pods.is_allowed(kubevirt.namespace, cluster):
+    pod = forbidden_pods.of_maker(own, cluster) if own is not None else None
+    if pod is not None:
         begin = f"DaemonSet {_HANDLER} cannot create its pods, which violate PodSecurity"
         why = f'{begin} "{pod.level}": {cut(pod.why, 120)}'
         remedy = forbidden_pods.remedy(kubevirt.namespace)
         yield _Cause(why, remedy, (), f"{begin}. {advice_of(remedy)}")
-
-
-_RETRIED: Final = timedelta(hours=1)
-"""A controller tries again after 16 minutes at the latest."""
 
 
 _ROOM: Final = 310

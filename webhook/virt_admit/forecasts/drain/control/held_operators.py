@@ -63,7 +63,9 @@ READS: Final[Reads] = union(
 
 @dataclass(frozen=True, slots=True)
 class StuckOperator:
-    """One operator, or what it manages, that does not become ready."""
+    """One operator, or what it manages, that does not become ready; or what an administrator has
+    to do before an upgrade.
+    """
 
     kind: str
     namespace: str
@@ -74,6 +76,8 @@ class StuckOperator:
     """Whether the upgrade of this cluster has not ended before it goes on. False: it is of a
     cluster that this one hosts, or an operator on which no VM and no node depends. Null: it may be.
     """
+    is_step: bool = False
+    """Whether it is nothing that stands, but what an administrator does before each upgrade."""
 
     @property
     def is_hosted(self) -> bool:

@@ -23,7 +23,7 @@ from virt_admit.model.commands import logs_of, shell, typed
 from virt_admit.model.evidence import container_states
 from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, POD, VMI
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, POD, VM, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vms
@@ -46,6 +46,7 @@ READS: Final[Reads] = union(
             "status.reason",
             "status.containerStatuses.state.terminated",
         ),
+        VM: ("status.startFailure",),
         VMI: ("status.phase", "status.phaseTransitionTimestamps", "status.runtimeUser"),
     },
 )
@@ -123,6 +124,18 @@ def bad_nodes(vm: Object, vmi: Object | None, cluster: Cluster) -> frozenset[str
     if _compared(crash, cluster) is None or not _is_docker([crash], cluster):
         return frozenset()
     return frozenset(_with_old_docker(cluster))
+
+
+@cached
+def unfit(cluster: Cluster) -> tuple[str, Sequence[str]]:
+    """Return the first VM whose launcher crashes for its node, and the nodes on which the launchers
+    of all VMs do, so that none is to migrate there; empty: none is known.
+    """
+    for vm in sorted(cluster.known(VM), key=lambda each: each.full_name):
+        vmi = find(cluster, VMI, vm.namespace, vm.name)
+        if bad := bad_nodes(vm, vmi, cluster):
+            return vm.full_name, sorted(bad)
+    return "", ()
 
 
 def _compared(crash: _Crash, cluster: Cluster) -> CrashNode | None:

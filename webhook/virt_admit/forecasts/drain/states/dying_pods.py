@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.states import hung_mounts, vm_states_motion
+from virt_admit.forecasts.drain.states import hung_mounts, mapped_blocks, vm_states_motion
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.forecasts.placement.components import driver_daemons, network_plugins, node_drivers
 from virt_admit.model.commands import argument, kubectl, shell, typed
@@ -35,6 +35,7 @@ from virt_admit.model.scheduler.pods import claim_names
 READS: Final[Reads] = union(
     volume_attachments.READS,
     hung_mounts.READS,
+    mapped_blocks.READS,
     node_drivers.READS,
     node_health.READS,
     {
@@ -107,6 +108,8 @@ def of_pod(pod: Object, cluster: Cluster) -> DyingPod:
             report = shell("virt-admit", "explain", argument(f"node/{node}"))
             ways = typed(f"bring {node} back or fence it, as its own report says", report)
             return DyingPod(f"{node} does not report", keeps, ways, said=True)
+        if (mapped := mapped_blocks.of_pod(pod, cluster)) is not None:
+            return DyingPod(mapped.reason, keeps, f"{mapped.remedy}{rest}", said=True)
         ways = f"repair the kubelet or the storage of {node}"
         return DyingPod("the kubelet has not reported its end", keeps, f"{ways}{rest}")
     why = f"the kubelet of {node} cannot kill it ({_REASON}: {words})"

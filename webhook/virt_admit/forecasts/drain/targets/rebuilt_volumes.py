@@ -9,11 +9,13 @@ same in 1.8 to 1.11.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
+from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, PV, PVC, VMI
+from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, LONGHORN_VOLUME, PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.launcher import launcher_pod
@@ -75,7 +77,37 @@ def write_only(cluster: Cluster) -> Mapping[str, Object]:
 
 def progress(engine: Object) -> str:
     """Return how far the rebuilding is, in brackets; empty: not known."""
+    return _done(_percent(engine))
+
+
+def _percent(engine: Object) -> list[int]:
     every = (each for _, each in engine.at("status", "rebuildStatus").entries())
     done = (each["progress"].integer for each in every if each["isRebuilding"].boolean)
-    least = min((each for each in done if each is not None), default=None)
-    return f" ({least}% done)" if least is not None else ""
+    return [min(known)] if (known := [each for each in done if each is not None]) else []
+
+
+def _done(percents: Sequence[int]) -> str:
+    if not percents:
+        return ""
+    ends = dict.fromkeys((min(percents), max(percents)))
+    return f" ({' to '.join(f'{each}%' for each in ends)} done)"
+
+
+def ending(found: ReportedProblem, cluster: Cluster) -> ReportedProblem:
+    """Return what volumes report, with the rebuilding that ends it where they are degraded."""
+    if (found.kind, found.text) != (LONGHORN_VOLUME.kind, _DEGRADED):
+        return found
+    volumes = [found.name, *(each.rpartition("/")[2] for each in found.also)]
+    engines = [entry(cluster, write_only, each) for each in volumes]
+    rebuilt = [each for each in engines if each is not None]
+    if not rebuilt:
+        return found
+    far = _done([each for engine in rebuilt for each in _percent(engine)])
+    if len(rebuilt) == len(volumes):
+        of_each = " of each" if found.also else ""
+        return replace(found, text=f"{_DEGRADED} until Longhorn has rebuilt a copy{of_each}{far}")
+    return replace(found, text=f"{_DEGRADED}; Longhorn rebuilds {len(rebuilt)} of them now{far}")
+
+
+_DEGRADED: Final = "robustness degraded"
+"""What a volume reports that lacks a copy."""

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import about, argument, json_patch, kubectl, shell, typed
+from virt_admit.model.evidence import forbidden_pods
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -39,6 +40,7 @@ from virt_admit.model.scheduler.node_selectors import tolerates
 
 READS: Final[Reads] = union(
     node_pods.READS,
+    forbidden_pods.READS,
     {
         DAEMON_SET: (
             "metadata.ownerReferences",
@@ -152,6 +154,10 @@ def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> Absen
     if refusing:
         waits = typed("it comes back once what set that is over", described)
         return AbsentPod(f"{begin} does not tolerate {_written(refusing)}", waits, lasts=False)
+    if (forbidden := forbidden_pods.of_maker(daemon, cluster)) is not None:
+        level = forbidden_pods.level(daemon.namespace, forbidden, cluster)
+        why = f"{begin} cannot create its pod, which {level}"
+        return AbsentPod(why, forbidden_pods.remedy(daemon.namespace))
     return AbsentPod(
         f"{begin} has none although {node} is one of its nodes",
         typed("see in its events why", described),

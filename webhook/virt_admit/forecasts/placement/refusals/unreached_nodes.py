@@ -1,5 +1,5 @@
 """Nodes that would take a VM, but to which no virt-handler goes: a taint or a demand of its
-DaemonSet keeps it off.
+DaemonSet keeps it off, or Pod Security forbids its pod.
 
 Launcher pods have the tolerations of their VM, virt-handler those of KubeVirt's ``nodePlacement``.
 Without it a node gets neither the label ``kubevirt.io/schedulable`` nor devices. A node on which
@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, names, without_command
+from virt_admit.model.messages import capital, names, sentence
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.node_selectors import tolerates
 
@@ -158,4 +158,4 @@ def finding(node: Object, cluster: Cluster) -> tuple[str, str] | None:
 def notes(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the same as a sentence."""
     if found := finding(node, cluster):
-        yield f"{capital(found[0])}. {capital(without_command(found[1]))}."
+        yield f"{capital(found[0])}. {sentence(found[1])}"

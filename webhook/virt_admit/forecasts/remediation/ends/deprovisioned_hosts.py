@@ -2,7 +2,8 @@
 
 Such a host is installed again, so its node is neither repaired, fenced nor uncordoned. A
 MachineHealthCheck of OpenShift deletes Machines, unless it leaves the node to the bare metal
-operator or to a remediation template, which power-cycle the host.
+operator or to a remediation template, which power-cycle the host. Its pods stay until the Node
+goes with the Machine, though the host runs Ironic's system by then, or is off.
 
 Sources: openshift/machine-api-operator:
 pkg/controller/machinehealthcheck/machinehealthcheck_controller.go#internalRemediation;
@@ -15,10 +16,10 @@ from __future__ import annotations
 from typing import Final
 
 from virt_admit.model import machine_nodes
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.kubernetes import events
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import BARE_METAL_HOST, MACHINE, MHC
+from virt_admit.model.kubernetes.kinds import BARE_METAL_HOST, MACHINE, MHC, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
@@ -46,7 +47,9 @@ def advice(node: str, cluster: Cluster) -> str:
         return ""
     wait = (
         f"do not repair or uncordon {node}, and wait until Machine {machine.full_name} is deleted, "
-        f"whose BareMetalHost {host.name} is being deprovisioned to be installed again"
+        f"whose BareMetalHost {host.name} is being deprovisioned to be installed again. "
+        "To free its VMs at once, as a decision, once its console shows that it is off or is being "
+        f"cleaned, delete the Node ({kubectl('delete', NODE, node)})"
     )
     check = _deleter(machine, cluster)
     if check is None:

@@ -24,10 +24,11 @@ from virt_admit.model.kubernetes.kinds import (
     HARVESTER_SCHEDULE,
     HARVESTER_SETTING,
     HARVESTER_UPGRADE,
+    HARVESTER_VERSION,
     NODE,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import names
@@ -59,6 +60,7 @@ READS: Final[Reads] = union(
             *("status.error", "status.progress"),
         ),
         HARVESTER_SCHEDULE: ("status.suspended",),
+        HARVESTER_VERSION: NAME,
         HARVESTER_ADDON: (
             *("spec.enabled", "status.status", "metadata.creationTimestamp"),
             *(*CONDITIONS, "status.conditions.lastUpdateTime"),
@@ -97,6 +99,10 @@ class StartRefusal(NamedTuple):
     """
     certain: bool = True
     """False: only some releases refuse it, or a setting is not known."""
+    is_step: bool = False
+    """Whether it lasts until its administrator ends it, by the remedy: without that the upgrade
+    never begins. A VM that is only shut down, or an annotation of the Upgrade, is none.
+    """
 
 
 def release(cluster: Cluster) -> Version | None:
@@ -105,6 +111,14 @@ def release(cluster: Cluster) -> Version | None:
     webhook = fields(cluster, DEPLOYMENT, SPACE, "harvester-webhook")
     tags = workloads.image_tags(webhook.at("spec", "template", "spec"))
     return parse_version(said) or next(filter(None, map(parse_version, tags)), None)
+
+
+def offered(cluster: Cluster) -> str:
+    """Return the newest release that Harvester offers for an upgrade; empty: none that is known."""
+    runs = release(cluster)
+    found = ((parse_version(each.name), each.name) for each in cluster.known(HARVESTER_VERSION))
+    newer = [(to, name) for to, name in found if to is not None and runs is not None and to > runs]
+    return max(newer)[1] if newer else ""
 
 
 def refusals(cluster: Cluster) -> Iterator[StartRefusal]:
@@ -212,8 +226,13 @@ def _schedules(cluster: Cluster) -> Iterator[StartRefusal]:
     if going:
         which = names((each.full_name for each in going), 80)
         verb = "are" if going[1:] else "is"
-        until = f"{HARVESTER_SCHEDULE.kind} {which} {verb} suspended ({_suspend(going[0])})"
-        yield StartRefusal(going[0], f"{HARVESTER_SCHEDULE.kind} {which} runs", "", until)
+        until = f"{HARVESTER_SCHEDULE.kind} {which} {verb} suspended"
+        them = "each of them" if going[1:] else "it"
+        back = "them" if going[1:] else "it"
+        way = f"suspend {them}, and resume {back} (spec.suspend false) once the upgrade has ended"
+        remedy = typed(way, _suspend(going[0]))
+        why = f"{HARVESTER_SCHEDULE.kind} {which} runs"
+        yield StartRefusal(going[0], why, remedy, until, is_step=True)
 
 
 def _suspend(schedule: Object) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Final
 
+from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.placement.components.longhorn import awaited_health
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
@@ -26,6 +27,7 @@ from virt_admit.model.kubernetes.kinds import (
     HARVESTER_SCHEDULE,
     HARVESTER_UPGRADE,
     LONGHORN_VOLUME,
+    NODE,
     UPGRADE_PLAN,
     VM,
 )
@@ -69,8 +71,37 @@ def waits(cluster: Cluster) -> str:
     """Return until when an Upgrade is refused; empty: nothing refuses it that passes, or that an
     administrator does at the start of each upgrade.
     """
-    found = [each.until for each in _refusals(cluster) if each.certain and each.until]
+    known = [each for each in _refusals(cluster) if each.certain and each.until]
+    found = [each.until for each in known if not each.is_step] or [each.until for each in known]
     return f"{_BEGIN} until {', and until '.join(dict.fromkeys(found))}" if found else ""
+
+
+def follows_maintenance(cluster: Cluster) -> bool:
+    """Return whether an upgrade begins only after the maintenance or the reboot of a node, so that
+    what moves now has ended by then.
+    """
+    return any(
+        each.until and each.certain and each.obj.kind == NODE.kind for each in _refusals(cluster)
+    )
+
+
+def steps(cluster: Cluster) -> Iterator[StuckOperator]:
+    """Yield what an administrator has to do before an upgrade begins: no wait ends it."""
+    for each in _refusals(cluster):
+        if each.certain and each.is_step:
+            own = each.obj
+            reason = f"{_BEGIN} until {each.until}"
+            words = own.kind, own.namespace, own.name, reason, capital(each.remedy)
+            yield StuckOperator(*words, is_step=True)
+
+
+def lasting(cluster: Cluster) -> Iterator[StartRefusal]:
+    """Yield what refuses the release that Harvester offers, and stays until an administrator ends
+    it.
+    """
+    for each in _refusals(cluster) if refusing_parts.offered(cluster) else ():
+        if each.certain and (each.is_step or not each.until):
+            yield each
 
 
 def doubts(cluster: Cluster) -> Iterator[str]:

@@ -16,7 +16,7 @@ from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
@@ -30,7 +30,7 @@ from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates import machine_rollouts
 from virt_admit.model.node_updates.operators.paused_clusters import cluster_of
 from virt_admit.model.problems import ProblemCause, problem_of
-from virt_admit.model.remediation import check_scope, machine_starts
+from virt_admit.model.remediation import bare_metal, check_scope, machine_starts
 from virt_admit.model.remediation.check_scope import WatchedNodes
 from virt_admit.model.remediation.health_checks import HealthCheck
 
@@ -38,7 +38,8 @@ READS: Final[Reads] = union(
     stalled_machines.READS,
     machine_starts.SHORT_READS,
     machine_notes.READS,
-    {CAPI_MHC: (), CAPI_MACHINE_SET: ("metadata.labels",)},
+    bare_metal.HOST_READS,
+    {CAPI_MHC: (), CAPI_MACHINE_SET: ("metadata.labels",), MACHINE_DEPLOYMENT: ("spec",)},
 )
 
 
@@ -64,6 +65,38 @@ def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
             ),
             problem_of(ProblemCause.MACHINE_WAITS, machine),
         )
+    else:
+        yield from _without_host(deployment, cluster)
+
+
+def _without_host(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
+    """Yield that a MachineDeployment of bare metal makes a new Machine before it deletes an old
+    one, for which there is no host.
+
+    The hosts in use get free only with old Machines. While a roll-out has its surplus Machine, or a
+    Machine is being deleted, the next one gets the host of that.
+    """
+    ref = deployment.at("spec", "template", "spec", "infrastructureRef")
+    total = deployment.at("spec", "replicas").integer or 0
+    if not (ref["kind"].text or "").startswith("Metal3") or not total:
+        return
+    own = machine_rollouts.machines_of(deployment, cluster)
+    here = cluster.known(CAPI_MACHINE, deployment.namespace)
+    moves = len(own) > total or any(each.deleted for each in here)
+    if moves or unlisted(cluster, CAPI_MACHINE):
+        return
+    taken = bare_metal.all_taken(deployment.namespace, cluster)
+    if not taken or machine_pools.may_be_missing(deployment, total):
+        return
+    way = (
+        "Add a host, or, if one node may be missing meanwhile, set maxSurge 0 and maxUnavailable 1"
+    )
+    yield Obstacle(
+        f"MachineDeployment {deployment.full_name} makes a new Machine before it deletes an old "
+        f"one (maxUnavailable 0), and {taken}",
+        typed(way, about("edit", deployment, MACHINE_DEPLOYMENT)),
+        problem_of(ProblemCause.MACHINE_WAITS, deployment),
+    )
 
 
 def stalled(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:

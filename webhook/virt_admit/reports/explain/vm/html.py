@@ -7,7 +7,7 @@ from typing import Final
 
 from virt_admit.forecasts.drain.vm_events import EventEffect
 from virt_admit.forecasts.drain.workload_updates import Reach
-from virt_admit.forecasts.outage.lost_vms import LossOutcome
+from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.placement import virt_handlers
 from virt_admit.model.messages import capital, ended
 from virt_admit.reports.drain.html import LEVEL_OF
@@ -83,7 +83,7 @@ def _verdict(report: VmReport) -> PageVerdict:
     others = (event for event in report.events[1:] if LEVEL.get(event.outcome, UNKNOWN) == level)
     said = [f"{EVENTS[event.event]}: {in_words(event.outcome)}." for event in others]
     text = " ".join(map(capital, (ended(drained.reason), *said)))
-    return PageVerdict(level, f"Drain: {in_words(drained.outcome)}", text)
+    return PageVerdict(level, f"Drain: {repetitions.outcome(drained, report)}", text)
 
 
 def _events(report: VmReport) -> Iterator[tuple[Cell, ...]]:

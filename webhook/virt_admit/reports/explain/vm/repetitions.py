@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Final
 
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
-from virt_admit.forecasts.drain.vm_events import EventEffect
+from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubevirt.instances import networks
 from virt_admit.model.messages import capital
+from virt_admit.reports.drain.words import LATER, in_words
 from virt_admit.reports.explain.judged_rules import JudgedRule
 from virt_admit.reports.explain.said_once import Said, once, without_remedy
 from virt_admit.reports.explain.vm.report import VmReport
@@ -27,6 +29,12 @@ EVENTS: Final = {
 }
 """The events, in words."""
 ABOVE: Final = "see above"
+
+
+def outcome(event: EventForecast, report: VmReport) -> str:
+    """Return the words of what an event does, those of ``drain`` for a drain."""
+    restarts = event.event is VmEvent.DRAIN and event.outcome == VmOutcome.RESTARTS
+    return LATER if restarts and report.candidates == () else in_words(event.outcome)
 
 
 def rests(report: VmReport) -> bool:

@@ -21,7 +21,7 @@ from virt_admit.model.sanitize import indented, name
 from virt_admit.reports import remedy_steps
 from virt_admit.reports.columns import table
 from virt_admit.reports.drain.report import MissingOnNode
-from virt_admit.reports.drain.words import down_until, in_words, next_step, state_words
+from virt_admit.reports.drain.words import down_until, next_step, state_words
 from virt_admit.reports.explain import rights
 from virt_admit.reports.explain.judged_rules import ACTIONS, JudgedRule
 from virt_admit.reports.explain.said_once import Said, once
@@ -313,7 +313,8 @@ def events(report: VmReport) -> Iterator[tuple[str, str, str, str]]:
         told = Said(f"as for {EVENTS[event.event]}", event.reason)
         reason = once(event.reason, said)
         again = any(reason == each.reference for each in said)
-        yield EVENTS[event.event], in_words(event.outcome), reason, "" if again else event.remedy
+        word = repetitions.outcome(event, report)
+        yield EVENTS[event.event], word, reason, "" if again else event.remedy
         said.append(told)
 
 

@@ -208,7 +208,7 @@ def _outdated(
     state = find(eviction.cluster, _CONFIG_MAP, eviction.budget.namespace or "", _STATE)
     named = state.at("data", _DRAINING).text if state is not None else None
     kept = f" ({_DRAINING} of ConfigMap {_STATE})" if named == where else ""
-    begin = f"Rook has written it for the time without {where}{kept}, whose OSDs are up again"
+    begin = f"Rook has written it while OSDs of {where} were down{kept}, which are up again"
     if not down:
         reason = f"{begin}, and removes it once Ceph's data is clean"
         return ceph_recovery.judge(reason, back, eviction)

@@ -12,16 +12,24 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components.busy_volumes import HeldVolume
-from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, stopped_managers
+from virt_admit.forecasts.placement.components.longhorn import (
+    longhorn_copies,
+    stopped_managers,
+    volume_users,
+)
+from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import LONGHORN_REPLICA
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.messages import names
+from virt_admit.model.messages import command_of, names
+from virt_admit.model.node_updates import harvester_upgrades
 
 READS: Final[Reads] = union(
     longhorn_copies.READS,
     stopped_managers.READS,
+    volume_users.READS,
+    harvester_upgrades.READS,
     {LONGHORN_REPLICA: ("spec.dataEngine", "spec.lastHealthyAt", "status.currentState")},
 )
 
@@ -34,11 +42,23 @@ class StrandedReplicas(NamedTuple):
     first: HeldVolume
     """Why the instance manager of the first node does not run."""
     words: str
+    repository: str = ""
+    """The VM of the volume if an upgrade of Harvester under way waits for it, while it has cordoned
+    these nodes; empty: none does.
+    """
 
     @property
     def held(self) -> HeldVolume:
         """Why the volume is not attached, and what changes it."""
-        return self.first._replace(words=self.words, of_node=False)
+        found = self.first._replace(words=self.words, of_node=False)
+        command = command_of(found.remedy)
+        if not self.repository or " uncordon " not in command:
+            return found
+        way = (
+            f"uncordon {self.nodes[0]}, and cordon it again once VM {self.repository} runs, for "
+            "which the upgrade waits"
+        )
+        return found._replace(remedy=typed(way, command))
 
 
 def of(volume: Object, cluster: Cluster) -> StrandedReplicas | None:
@@ -70,7 +90,18 @@ def of(volume: Object, cluster: Cluster) -> StrandedReplicas | None:
             f"all its {len(with_data)} replicas are on {names(nodes)}, where no instance manager "
             f"runs{of_first}, {first.words}"
         )
-    return StrandedReplicas(volume, nodes, first, words)
+    return StrandedReplicas(volume, nodes, first, words, _repository(volume, cluster))
+
+
+def _repository(volume: Object, cluster: Cluster) -> str:
+    """Return the VM with the files of the release to which Harvester is updated, if a volume is
+    that of its disk."""
+    namespace, claim = volume_users.claim_of(volume)
+    for order, _ in harvester_upgrades.going(cluster) if claim else ():
+        name = f"upgrade-repo-{order.name}"
+        if claim.startswith(f"{name}-") and namespace == order.namespace:
+            return f"{namespace}/{name}"
+    return ""
 
 
 def _has_data(replica: Object) -> bool:
