@@ -216,7 +216,9 @@ def rehearsed(result: Plan, cluster: Cluster, in_order: InOrder = map) -> Plan:
         result = replace(result, methods=None, updates=())
     upgrade = rehearsal.run(cluster, Options(), result, forecast_only=True, in_order=in_order)
     if upgrade.possible:
-        return replace(result, stopped=upgrade.stopped, awaited=awaited)
+        return replace(
+            result, stopped=upgrade.stopped, before=upgrade.before_nodes, awaited=awaited
+        )
     if awaited:
         return result
     found = tuple(filter(None, (because(upgrade),)))

@@ -17,6 +17,7 @@ from virt_admit.forecasts.drain.room.crowded_vms import TOLD
 from virt_admit.forecasts.drain.targets.closed_targets import ClosedTarget
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import preemption_effects
+from virt_admit.forecasts.placement.components.controllers import replaced_providers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.upgrade import (
     assumed_fixes,
@@ -195,8 +196,9 @@ def run(
         result = replace(result, unseen=tuple(dict.fromkeys(unseen)))
     if result.driver is Driver.PLAIN:
         return replace(result, before_nodes=_before_nodes(result, cluster))
-    if result.driver is not Driver.MACHINE_CONFIG:
-        return result
+    if result.driver is Driver.CLUSTER_API:
+        before = "" if result.stops else replaced_providers.before_nodes(cluster)
+        return replace(result, before_nodes=before)
     new, paused = cluster_updates.release(cluster), tuple(paused_pools.notes(cluster))
     return replace(result, refused=new.refused, before_nodes=new.before_nodes, paused=paused)
 
