@@ -87,6 +87,8 @@ class Stop:
     """None: it is the consequence of another stop."""
     behind: tuple[ProblemId, ...] = ()
     """The problems that had to be taken as fixed to see it."""
+    awaits: str = ""
+    """The maintenance that it goes on after; empty: another cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +399,7 @@ def _simulated(
         unseen,
         lasts,
         tuple(estimate_basis.rests_on(driver, start, estimates.values(), cluster)),
-        outcomes.waves(pools, low, high, lasts),
+        outcomes.waves(pools, low, high, lasts, drain_waits.first(plan, cluster)),
         tuple(vm_interruptions.moved(plan, low, high, cluster)),
         stops,
         (),
@@ -438,7 +440,10 @@ def _obstacles(pools: Iterable[Pool]) -> tuple[Stop, ...]:
 
 
 def _stopped(found: Iterable[Obstacle]) -> tuple[Stop, ...]:
-    return tuple(Stop(each.node, each.reason, each.remedy, each.problem) for each in found)
+    return tuple(
+        Stop(each.node, each.reason, each.remedy, each.problem, awaits=each.awaits)
+        for each in found
+    )
 
 
 def _without_room(node: str, reason: str, row: Forecast | None, crowded: Forecast | None) -> Stop:
