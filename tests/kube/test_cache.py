@@ -14,6 +14,7 @@ from virt_admit.kube.field_filter import IDENTITY, WHOLE, retained_fields
 from virt_admit.model.kubernetes import json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Snapshot, Unseen
 from virt_admit.model.kubernetes.kinds import (
+    DEPLOYMENT,
     HCO,
     KUBEVIRT,
     LEASE,
@@ -411,3 +412,12 @@ def test_every_kind_can_be_stored():
             "metadata": {"name": "x", **namespace},
         }
         assert ClusterCache([store(kind, obj)]).get(kind, "shop", "x").data == obj
+
+
+@pytest.mark.parametrize(("labels", "kept"), [({"cluster.x-k8s.io/provider": "x"}, 1), ({}, 0)])
+def test_who_scaled_a_provider_of_cluster_api_is_kept(labels, kept):
+    scaled = {"fieldsV1": {"f:spec": {"f:replicas": {}}}, "manager": "kubectl", "time": "x"}
+    metadata = {"name": "c", "namespace": "n", "labels": labels, "managedFields": [scaled]}
+    found = store(DEPLOYMENT, {"metadata": metadata, "spec": {"replicas": 0}}, whole=True)
+    entries = ClusterCache([found]).get(DEPLOYMENT, "n", "c").metadata["managedFields"]
+    assert [each.value for each in entries.items()] == [scaled] * kept

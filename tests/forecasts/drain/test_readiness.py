@@ -4,8 +4,10 @@ import pytest
 
 from tests.builders import manifest
 from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.reports.drain.text import text
+from virt_admit.reports.upgrade import text as upgrade_text
 
 from .test_planned_reboots import masters
 from .test_pod_evictions import guest, launcher
@@ -89,3 +91,10 @@ def test_a_guest_that_was_read_is_named_where_its_end_is_open():
         "Can the cluster be upgraded today? Unknown: what becomes of VM shop/db is not known, so a "
         "drain may be blocked."
     ) in lines(cluster(launcher(phase="Pending"), starts))
+
+
+@pytest.mark.parametrize(("found", "waits"), [(cluster(*ROLLS), True), (cluster(), False)])
+def test_an_upgrade_says_the_same_of_the_node_with_which_it_begins(found, waits):
+    said = upgrade_text.text(rehearse(found, Options()))
+    assert ("\n  begins after a wait, ends +10 min: a\n    waits for: PodDis" in said) is waits
+    assert ("\n  begins now, ends +10 min: a\n" in said) is not waits

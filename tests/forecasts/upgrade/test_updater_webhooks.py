@@ -133,3 +133,37 @@ def test_a_webhook_of_any_product_whose_bundle_has_expired_refuses_evictions():
     expected = "webhook check.example.com fails closed, and its CA bundle has expired"
     assert blocks() == [f"{expected}: evictions fail"]
     assert blocks(ca="") == []
+
+
+def answering(since, status="False", **metadata):
+    """Return the Service of the webhook and its only pod, which is not ready since then."""
+    kind = ("v1", "Service", "webhook", "own")
+    ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
+    pod = manifest(
+        *("v1", "Pod", "webhook-1", "own"),
+        metadata={"labels": {"app": "webhook"}, **metadata},
+        spec={"nodeName": "a"},
+        status={"phase": "Running", "conditions": [ready]},
+    )
+    return [manifest(*kind, spec={"selector": {"app": "webhook"}, "ports": [{"port": 443}]}), pod]
+
+
+@pytest.mark.parametrize(
+    ("others", "stands"),
+    [
+        (answering(ago(minutes=1)), False),
+        (answering(ago(minutes=6)), True),
+        (answering(ago(minutes=1), deletionTimestamp=ago(minutes=1)), True),
+        (answering(ago(minutes=1))[:1], True),
+    ],
+    ids=["starts", "lasts", "leaves", "no-pod"],
+)
+def test_a_webhook_whose_pod_starts_is_asked_again(others, stands):
+    cluster = snapshot(hook(CAPI, "machines", ca=""), *others)
+    found = list(updater_webhooks.of_deployment(DEPLOYMENT, cluster))
+    assert bool(found) is stands
+
+
+def test_a_webhook_whose_ca_has_expired_does_not_answer_when_its_pod_is_ready():
+    cluster = snapshot(hook(CAPI, "machines"), *answering(ago(minutes=1)))
+    assert len(list(updater_webhooks.of_deployment(DEPLOYMENT, cluster))) == 1

@@ -12,6 +12,18 @@ def test_the_run_that_lasts_longest_ends_with_the_last_wave():
     pool = Pool("p", ("a", "b"), 1)
     lasts = outcomes.whole([20, 60, 75])
 
-    first, last = outcomes.waves([pool], low, high, lasts)
+    first, last = outcomes.waves([pool], low, high, lasts, {})
     assert (first.end, last.end) == (Range(10, 30), lasts)
-    assert outcomes.waves([pool], low, high, None)[-1].end == Range(20, 60)
+    assert outcomes.waves([pool], low, high, None, {})[-1].end == Range(20, 60)
+
+
+def test_a_drain_that_waits_does_not_begin_with_the_others():
+    run = Outcome(started={"a": 0, "b": 0, "c": 9}, ended={"a": 10, "b": 20, "c": 30})
+    pool = Pool("p", ("a", "b", "c"), 2)
+    held = {"a": ("the budget",), "c": ("a later one",)}
+    found = outcomes.waves([pool], run, run, None, held)
+    assert [(each.nodes, each.end.high, each.waits) for each in found] == [
+        (("b",), 20, ()),
+        (("a",), 10, ("the budget",)),
+        (("c",), 30, ()),
+    ]

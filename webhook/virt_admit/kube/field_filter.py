@@ -95,8 +95,8 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without ``managedFields`` and without the annotation of ``kubectl apply``.
 
     Some entries of ``managedFields`` stay, because nothing else tells when a VMI was marked for
-    evacuation, who wrote the limits of a quota or the taints of a node, and who owns the fields of
-    an object that a ManagedChart of Rancher applies.
+    evacuation, who wrote the limits of a quota, the taints of a node or the replicas of a provider
+    of Cluster API, and who owns the fields of an object that a ManagedChart of Rancher applies.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
@@ -115,11 +115,15 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
 _EVACUATED: Final = ("fieldsV1", "f:status", "f:evacuationNodeName")
 _LIMITED: Final = ("fieldsV1", "f:spec", "f:hard")
 _TAINTED: Final = ("fieldsV1", "f:spec", "f:taints")
+_SCALED: Final = ("fieldsV1", "f:spec", "f:replicas")
 _MARKS: Final = (
     (_EVACUATED, _tree([("time",), _EVACUATED])),
     (_LIMITED, _tree([("time",), ("manager",), _LIMITED])),
     (_TAINTED, _tree([("time",), ("manager",), _TAINTED])),
 )
+_PROVIDER: Final = "cluster.x-k8s.io/provider"
+_OF_PROVIDER: Final = (_SCALED, _tree([("time",), ("manager",), _SCALED]))
+"""Of a label that few objects have: all workloads have replicas."""
 _FLEET: Final = "objectset.rio.cattle.io/id"
 _CHART: Final = "mcc-"
 """In the mark of an object of a ManagedChart. A GitRepo may have thousands of VMs."""
@@ -142,8 +146,10 @@ def _kept_entries(metadata: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 kept["fieldsV1"]["f:spec"] = _names(kept["fieldsV1"]["f:spec"])
                 yield kept
         return
+    is_provider = Field(metadata).at("labels", _PROVIDER).present
+    marks = (*_MARKS, _OF_PROVIDER) if is_provider else _MARKS
     for entry in entries:
-        for mark, tree in _MARKS:
+        for mark, tree in marks:
             if entry.at(*mark).present:
                 yield _filter(entry.value, tree)
 

@@ -218,8 +218,13 @@ def rehearsed(result: Plan, cluster: Cluster, in_order: InOrder = map) -> Plan:
         result = replace(result, methods=None, updates=())
     upgrade = rehearsal.run(cluster, Options(), result, forecast_only=True, in_order=in_order)
     if upgrade.possible:
-        unsure = tuple(pool_obstacles.unread_silences(cluster))
-        return replace(result, stopped=upgrade.stopped, awaited=awaited, unsure=unsure)
+        return replace(
+            result,
+            stopped=upgrade.stopped,
+            before=upgrade.before_nodes,
+            awaited=awaited,
+            unsure=tuple(pool_obstacles.unread_silences(cluster)),
+        )
     if ends and upgrade.possible is False:
         return result
     found = tuple(filter(None, (because(upgrade),)))

@@ -126,9 +126,7 @@ class NodePlan:
     is_empty: bool = False
     """Whether it is known that a drain has nothing to evict."""
     is_guarded: bool = False
-    """Whether the node must not be drained, as ``notes`` say:
-    its Machine is held as a member of etcd.
-    """
+    """Whether it must not be drained, as ``notes`` say: its Machine is held as a member of etcd."""
     readiness: Readiness = Readiness.NOW
 
     def having(self, outcome: VmOutcome) -> tuple[Forecast, ...]:
@@ -211,6 +209,8 @@ class Plan:
     """What may stop an upgrade so, and could not be determined."""
     stopped: int | None = None
     """How many VMs an upgrade stops for good, where it was rehearsed."""
+    before: str = ""
+    """What an upgrade does before its nodes, where it was rehearsed."""
     awaited: tuple[str, ...] = ()
     """The nodes whose return ends what keeps others, and that a rehearsed upgrade brings back."""
     undrained: str = ""

@@ -14,6 +14,8 @@ from datetime import datetime
 from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.budgets.drain_obstacles import ForeignWait
+from virt_admit.forecasts.drain.changes import readiness
+from virt_admit.forecasts.drain.changes.readiness import Readiness
 from virt_admit.forecasts.drain.control import kept_volumes
 from virt_admit.forecasts.drain.control.kept_volumes import KeptVolumes
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
@@ -106,6 +108,18 @@ def refusals(plan: Plan, begun: Sequence[PoolUpdate]) -> Iterator[str]:
 def foreign(node: NodePlan) -> Iterator[ForeignWait]:
     """Yield what the drain of a node waits for without a part in it."""
     return (each for each in node.pods.waits if isinstance(each, ForeignWait))
+
+
+def first(plan: Plan, cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
+    """Return what the drains of nodes wait for that cannot begin now, by node."""
+    later = [node for node in plan.nodes if node.readiness is Readiness.LATER]
+    return {node.name: tuple(_first(node, cluster)) for node in later}
+
+
+def _first(node: NodePlan, cluster: Cluster) -> Iterator[str]:
+    yield from (f"{each.subject}: {each.reason}" for each in foreign(node))
+    if back := readiness.awaited_reboots(node.name, cluster):
+        yield f"the reboot of {names(back)}, as etcd needs {node.name} meanwhile"
 
 
 def ending(plan: Plan) -> Iterator[str]:

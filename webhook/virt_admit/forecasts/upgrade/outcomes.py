@@ -87,13 +87,26 @@ class Wave:
     nodes: tuple[str, ...]
     start: Range
     end: Range
+    waits: tuple[str, ...] = ()
+    """What has to pass before their drains begin, although their updater begins with them now."""
 
 
 def waves(
-    pools: Sequence[Pool], low: Outcome, high: Outcome, lasts: Range | None
+    pools: Sequence[Pool],
+    low: Outcome,
+    high: Outcome,
+    lasts: Range | None,
+    held: Mapping[str, tuple[str, ...]],
 ) -> tuple[Wave, ...]:
-    """Return the waves of an upgrade; ``lasts``: the range of all runs; None: one does not end."""
-    return _until(lasts, tuple(_waves(pools, low, high)))
+    """Return the waves of an upgrade.
+
+    Args:
+        pools: its pools.
+        low, high: the shorter run and the longer one.
+        lasts: the range of all runs; None: one does not end.
+        held: what the drains of nodes wait for that would begin now.
+    """
+    return _until(lasts, tuple(_waves(pools, low, high, held)))
 
 
 def whole(seconds: Iterable[int]) -> Range:
@@ -101,17 +114,21 @@ def whole(seconds: Iterable[int]) -> Range:
     return _range(*seconds)
 
 
-def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]:
+def _waves(
+    pools: Sequence[Pool], low: Outcome, high: Outcome, held: Mapping[str, tuple[str, ...]]
+) -> Iterator[Wave]:
     """Yield the nodes by the time at which they start in the shorter run, without those that have
     begun, which come first.
     """
-    by_start: dict[tuple[int, bool], list[str]] = {}
+    by_start: dict[tuple[int, bool, tuple[str, ...]], list[str]] = {}
     for pool in pools:
         for node in pool.to_do:
             if node in low.started and node in high.started:
-                key = low.started[node], node not in pool.begun
+                waiting = not high.started[node] and node not in pool.begun
+                waits = held.get(node, ()) if waiting else ()
+                key = low.started[node], node not in pool.begun, waits
                 by_start.setdefault(key, []).append(node)
-    for (start, _), nodes in sorted(by_start.items()):
+    for (start, _, waits), nodes in sorted(by_start.items()):
         ends = [
             (low.ended[node], high.ended[node])
             for node in nodes
@@ -122,6 +139,7 @@ def _waves(pools: Sequence[Pool], low: Outcome, high: Outcome) -> Iterator[Wave]
                 tuple(nodes),
                 _range(start, max(high.started[node] for node in nodes)),
                 _range(max(end for end, _ in ends), max(end for _, end in ends)),
+                waits,
             )
 
 

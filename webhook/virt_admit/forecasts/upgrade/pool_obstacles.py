@@ -77,6 +77,8 @@ class Obstacle:
     """Nodes that another operator drains first."""
     node: str = ""
     """The node at which it stands; empty: it concerns the whole pool."""
+    awaits: str = ""
+    """The maintenance by an administrator that it goes on after; empty: another cause."""
 
 
 def unpause(pool: Object, kind: Kind, away: Sequence[str] = ()) -> str:
@@ -162,14 +164,13 @@ def silent(nodes: Iterable[Object], cluster: Cluster) -> Iterator[Obstacle]:
     One with VMs, or with pods that a drain evicts, stops an upgrade by its drain already. One that
     was fenced a moment ago is waited for, and may be where that cannot be read.
     """
-    occupied = vmis.occupied(cluster)
     for node in nodes:
         problem = problem_of(ProblemCause.NODE_SILENT, node)
         why = node_health.silent_for(node.name, cluster)
         fenced = awaited_return.fenced(node.name, cluster)
         if fenced or awaited_return.unread_boot(node.name, cluster):
             continue
-        if why and all(each.id != problem for each in _blockers(node.name, occupied, cluster)):
+        if why and all(each.id != problem for each in blockers(node.name, cluster)):
             repair = typed(
                 "repair or fence the node, or delete its Node", about("describe", node, NODE)
             )
@@ -203,8 +204,9 @@ def unread_silences(cluster: Cluster) -> Iterator[str]:
     yield from silence_doubts(own, (), cluster)
 
 
-def _blockers(name: str, occupied: Collection[str], cluster: Cluster) -> Sequence[Blocker]:
-    return pod_evictions.of_node(cluster, name, has_vms=name in occupied).blockers
+def blockers(name: str, cluster: Cluster) -> Sequence[Blocker]:
+    """Return what keeps a node from becoming empty besides its VMs."""
+    return pod_evictions.of_node(cluster, name, has_vms=name in vmis.occupied(cluster)).blockers
 
 
 def without_quorum(
@@ -417,7 +419,7 @@ def _known_way_back(node: Object, cluster: Cluster) -> str:
     cordon, left = cordoners.of_node(node, cluster), fence_taints.left(node, cluster)
     if left is None and cordon is not None and not cordon.uncordon and not cordon.remedy:
         keep = f"do not uncordon {node.name} by hand: it is {cordon.closed}"
-        held = _blockers(node.name, vmis.occupied(cluster), cluster)
+        held = blockers(node.name, cluster)
         if held:  # its drain does not end, so waiting for it does not help
             return f"{keep}, whose drain waits for {held[0].subject}. {held[0].remedy}"
         if late := cordoners.stuck_removal(node, cluster):

@@ -17,6 +17,7 @@ from virt_admit.forecasts.drain.room.crowded_vms import TOLD
 from virt_admit.forecasts.drain.targets.closed_targets import ClosedTarget
 from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.placement import preemption_effects
+from virt_admit.forecasts.placement.components.controllers import replaced_providers
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.forecasts.upgrade import (
     assumed_fixes,
@@ -86,6 +87,8 @@ class Stop:
     """None: it is the consequence of another stop."""
     behind: tuple[ProblemId, ...] = ()
     """The problems that had to be taken as fixed to see it."""
+    awaits: str = ""
+    """The maintenance that it goes on after; empty: another cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +207,9 @@ def run(
     if result.driver is Driver.PLAIN:
         every = (*upgrade_refusals.steps(cluster), *result.operators)
         return replace(result, operators=every, before_nodes=_before_nodes(result, cluster))
-    if result.driver is not Driver.MACHINE_CONFIG:
-        return result
+    if result.driver is Driver.CLUSTER_API:
+        before = "" if result.stops else replaced_providers.before_nodes(cluster)
+        return replace(result, before_nodes=before)
     new, paused = cluster_updates.release(cluster), tuple(paused_pools.notes(cluster))
     return replace(result, refused=new.refused, before_nodes=new.before_nodes, paused=paused)
 
@@ -408,7 +412,7 @@ def _simulated(
         unseen,
         lasts,
         tuple(estimate_basis.rests_on(driver, start, estimates.values(), cluster)),
-        outcomes.waves(pools, low, high, lasts),
+        outcomes.waves(pools, low, high, lasts, drain_waits.first(plan, cluster)),
         tuple(vm_interruptions.moved(plan, low, high, cluster)),
         stops,
         (),
@@ -449,7 +453,10 @@ def _obstacles(pools: Iterable[Pool]) -> tuple[Stop, ...]:
 
 
 def _stopped(found: Iterable[Obstacle]) -> tuple[Stop, ...]:
-    return tuple(Stop(each.node, each.reason, each.remedy, each.problem) for each in found)
+    return tuple(
+        Stop(each.node, each.reason, each.remedy, each.problem, awaits=each.awaits)
+        for each in found
+    )
 
 
 def _without_room(node: str, reason: str, row: Forecast | None, crowded: Forecast | None) -> Stop:

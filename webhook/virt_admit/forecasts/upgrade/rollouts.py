@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain.budgets import mutual_drains
+from virt_admit.forecasts.placement.components.controllers import replaced_providers
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.forecasts.upgrade import harvester_waits, pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
@@ -284,6 +285,7 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
         yield from upgrade_refusals.doubts(cluster)
         yield from pool_obstacles.lock_doubts(cluster)
     if driver is Driver.CLUSTER_API:
+        yield from replaced_providers.doubts(cluster)
         yield from waiting_machines.machine_doubts(frozenset((*waiting, *begun)), cluster)
 
 

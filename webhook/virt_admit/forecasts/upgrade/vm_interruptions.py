@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from virt_admit.forecasts.drain import migration_doubts, vm_downtime
 from virt_admit.forecasts.drain.drain_plan import Plan
-from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST
+from virt_admit.forecasts.drain.states.vm_states_kinds import AT_REST, State
 from virt_admit.forecasts.drain.vm_downtime import NONE, Downtime
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
 from virt_admit.forecasts.upgrade.outcomes import Outcome
@@ -68,7 +69,8 @@ def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator
     for row in _sorted(plan):
         name = row.vmi.full_name
         node = places[name]
-        moves = max(low.moves.get(name, 0), high.moves.get(name, 0))
+        leaves = int(row.state.state in _LEAVING and row.outcome is VmOutcome.MIGRATES)
+        moves = max(low.moves.get(name, 0), high.moves.get(name, 0), leaves)
         away = (
             high.ended[node] - high.started[node]
             if node in high.ended and node in low.ended
@@ -80,7 +82,7 @@ def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator
         yield VmMoves(
             row.vmi.namespace,
             row.vmi.name,
-            low.moves.get(name, 0),
+            max(low.moves.get(name, 0), leaves),
             row.outcome,
             max(stopped, int(is_lost)),
             None if is_lost else _with_wait(downtime(row, stopped, away), waits),
@@ -89,6 +91,10 @@ def moved(plan: Plan, low: Outcome, high: Outcome, cluster: Cluster) -> Iterator
             _risk(row, moves, cluster) if moves else None,
             waits,
         )
+
+
+_LEAVING: Final = (State.MARKED, State.QUEUED)
+"""It is evicted from a node that the upgrade may not reach, and its migration has not begun."""
 
 
 def _without_room(vm: str, *runs: Outcome) -> int | None:

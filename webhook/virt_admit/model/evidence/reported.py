@@ -140,14 +140,16 @@ def around(
     return _around(near, cluster, said, complaints.lasting if lasting else complaints.of)
 
 
-def around_named(cluster: WholeCluster, said: Collection[str]) -> tuple[ReportedProblem, ...]:
+def around_named(
+    cluster: WholeCluster, said: Collection[str], beside: Collection[str] = ()
+) -> tuple[ReportedProblem, ...]:
     """Return what the objects that texts name, and those around them, report as wrong.
 
-    Arguments as above.
+    ``beside``: what is said of these objects elsewhere. Other arguments as above.
     """
     mentions = Mentions(cluster, ())
     near = [each.obj for each in mentions.around(mentions.named_in(said))]
-    return _around(near, cluster, said, complaints.of)
+    return _around(near, cluster, (*said, *beside), complaints.of)
 
 
 def of_cluster(

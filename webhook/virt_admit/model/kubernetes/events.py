@@ -20,6 +20,7 @@ NOT_WARNINGS: Final = (
     "reason=UncordonNode",
     *("involvedObject.kind=Plan", "involvedObject.kind=Pod,reason=SuccessfulAttachVolume"),
     *(
+        "involvedObject.kind=Deployment,reason=ScalingReplicaSet",
         "reason=FailedToEvictVM",
         "reason=CIDRNotAvailable",
         "reason=UpdatePaused",

@@ -311,7 +311,8 @@ def verdict(plan: Plan) -> DrainVerdict:
         )
         sentence = f"{which}, so a drain may be blocked.{cost}"
         return _held(plan, DrainVerdict(None, bool(stops), "Unknown", sentence))
-    sentence = f"{_open(plan)} can be drained{_not_open(plan)}.{cost}"
+    first = f" First: {plan.before}." if plan.before else ""
+    sentence = f"{_open(plan)} can be drained{_not_open(plan)}.{cost}{first}"
     return _held(plan, DrainVerdict(True, bool(stops), words.yes(stops), sentence))
 
 

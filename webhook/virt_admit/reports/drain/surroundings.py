@@ -35,8 +35,8 @@ def with_reported(plan: Plan, cluster: WholeCluster, read: Read = no_events) -> 
         nodes = tuple(of_node(node, cluster, read) for node in nodes)
     else:
         nodes = tuple(replace(each, notes=tuple(_agreeing(each, cluster))) for each in nodes)
-    said = {text for node in nodes for text in _said(node)} | {*plan.held, *plan.unsure}
-    platform = platform_objects.reporting(cluster, said)
+    told = {text for node in nodes for text in said(node)} | {*plan.held, *plan.unsure}
+    platform = platform_objects.reporting(cluster, told)
     return replace(plan, nodes=nodes, reported=platform[: reported.MOST])
 
 
@@ -56,8 +56,7 @@ def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> No
     start += [
         obj for obj in cluster if blockers and (obj.kind, obj.namespace, obj.name) in blockers
     ]
-    said = tuple(_said(node))
-    found = reported.around(start, cluster, said, read, lasting=fine) if start else ()
+    found = reported.around(start, cluster, tuple(said(node)), read, lasting=fine) if start else ()
     notes = (_note(each, node.name, cluster) for each in found)
     return replace(node, notes=(*_agreeing(node, cluster), *notes))
 
@@ -86,7 +85,7 @@ def _note(found: ReportedProblem, node: str, cluster: WholeCluster) -> str:
     return said.replace(" reports: ", f" on {on} reports: ", 1) if on not in (None, node) else said
 
 
-def _said(node: NodePlan) -> Iterator[str]:
+def said(node: NodePlan) -> Iterator[str]:
     """Yield the texts about a node.
 
     What its pods cannot be placed for stands with the nodes that refuse them.

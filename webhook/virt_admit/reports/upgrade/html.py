@@ -182,7 +182,7 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
             (
                 f"wave {number}",
                 ", ".join(wave.nodes),
-                when(wave.start, start),
+                f"after a wait: {'; '.join(wave.waits)}" if wave.waits else when(wave.start, start),
                 when(wave.end, start),
             )
             for number, wave in enumerate(result.waves, 1)

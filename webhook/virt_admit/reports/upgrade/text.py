@@ -254,6 +254,8 @@ def stops(found: Sequence[Stop], operators: Iterable[StuckOperator] = ()) -> str
     if found and all(map(leaves_out, found)):
         return f"leaves out {count(len(found), 'node')}"
     held = sum(each.holds is True for each in operators)
+    if found and not held and all(each.awaits for each in found):
+        return f"waits for {names(dict.fromkeys(each.awaits for each in found))}"
     return f"stops ({count(_causes(found) + held, 'cause')})"
 
 
@@ -283,7 +285,8 @@ def _stops(stops: Sequence[Stop]) -> Iterator[str]:
         is_new = first == subject or len(why) < _LONG
         reason = stop.reason if is_new else f"{subject}: the same as {first}"
         at = "leaves out" if leaves_out(stop) else "stops at"
-        yield f"{at} {where}: {reason}" if stop.node else f"stops: {reason}"
+        does = "waits" if stop.awaits else "stops"
+        yield f"{at} {where}: {reason}" if stop.node else f"{does}: {reason}"
         done = remedies.setdefault(stop.remedy, where)
         told = len(stop.remedy) >= _LONG and done and done != where
         yield f"  to do: {f'the same as at {done}' if told else stop.remedy}"
@@ -321,10 +324,12 @@ def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
             yield f"  … {len(waves) - _MOST} more waves …"
         first = result.before_nodes and start is None and wave.start.high == 0
         at = f"after {before(result.driver)}" if first else when(wave.start, start)
+        at = "after a wait" if wave.waits else at
         begins = "has begun" if flying.issuperset(wave.nodes) else f"begins {at}"
         times = f"{begins}, ends {when(wave.end, start)}"
         told = "in maintenance, not counted" if kept.issuperset(wave.nodes) else times
         yield f"  {told}: {some(wave.nodes)}"
+        yield from (f"    waits for: {each}" for each in wave.waits)
     if waves:
         yield ""
 
@@ -343,7 +348,8 @@ def _vms(result: Rehearsal) -> Iterator[str]:
     number = "all" if len(down) == len(result.vms) else len(down)
     total, place = count(len(result.vms), "VM"), f"{number} shut down on their nodes"
     halts = result.nodes_complete is False and not all(map(leaves_out, result.stops))
-    before = " before it stops" if halts else ""
+    does = "waits" if all(stop.awaits for stop in result.stops) else "stops"
+    before = f" before it {does}" if halts else ""
     if moves.keys() - {0}:
         counted = (
             f"{each} {_TIMES.get(times, f'{times} times')}" for times, each in sorted(moves.items())

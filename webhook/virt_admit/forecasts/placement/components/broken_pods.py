@@ -87,9 +87,20 @@ class BrokenPod(NamedTuple):
 
 def lasts(pod: Object, cluster: Cluster) -> bool:
     """Return whether a pod says that it is not ready, for longer than a replacement takes."""
+    age = _unready_for(pod, cluster)
+    return age is not None and age >= _LASTING
+
+
+def starts(pod: Object, cluster: Cluster) -> bool:
+    """Return whether a pod says that it is not ready, and may be so in a moment."""
+    age = _unready_for(pod, cluster)
+    return age is not None and age < _LASTING and not pod.deleted
+
+
+def _unready_for(pod: Object, cluster: Cluster) -> timedelta | None:
+    """Return for how long a pod has said that it is not ready; None: it does not say so."""
     node = find(cluster, NODE, "", pod.at("spec", "nodeName").text)
-    age = node_health.pod_unready_for(pod, node, cluster)
-    return _is_unready(pod) and age is not None and age >= _LASTING
+    return node_health.pod_unready_for(pod, node, cluster) if _is_unready(pod) else None
 
 
 def _is_unready(pod: Object) -> bool:

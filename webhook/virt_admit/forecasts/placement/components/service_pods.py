@@ -47,3 +47,11 @@ def unready(service: tuple[str, str], cluster: Cluster) -> str:
         return first.words
     why = f": {first.why}" if first.why else ""
     return f"its {number} pods are not ready, as {first.pod.name}{first.since}{why}"
+
+
+def starts(service: tuple[str, str], cluster: Cluster) -> bool:
+    """Return whether a pod behind a Service may become ready in a moment."""
+    try:
+        return any(broken_pods.starts(pod, cluster) for pod in of_service(service, cluster))
+    except Unseen:
+        return False

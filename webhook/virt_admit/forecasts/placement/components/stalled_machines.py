@@ -15,6 +15,10 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.placement.components.controllers import (
+    replaced_providers,
+    stopped_workloads,
+)
 from virt_admit.forecasts.placement.components.operands import cordoned_homes
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, json_patch, typed
@@ -29,12 +33,13 @@ from virt_admit.model.remediation import machine_starts
 from virt_admit.model.remediation.machine_starts import OverdueMachine
 from virt_admit.model.scheduler.node_selectors import tolerates
 
-_PROVIDER: Final = "cluster.x-k8s.io/provider"
+_PROVIDER: Final = replaced_providers.PROVIDER
 _TOLERATIONS: Final = ("spec", "template", "spec", "tolerations")
 
 READS: Final[Reads] = union(
     machine_starts.READS,
     cordoned_homes.READS,
+    stopped_workloads.READS,
     {
         DEPLOYMENT: (
             "metadata.labels",
@@ -256,11 +261,17 @@ def _fault(deployment: Object, cluster: Cluster) -> IdleController | None:
     if deployment.at("status", "readyReplicas").integer:
         return None
     if deployment.at("spec", "replicas").integer == 0:
+        stopped = stopped_workloads.of_podless(deployment, cluster)
+        if stopped is None:  # an upgrade installs it again
+            return None
+        replaced = replaced_providers.of(deployment, cluster)
+        why = f"it has 0 replicas{f' ({replaced.words})' if replaced is not None else ''}"
         scale = typed(
             f"scale it to 1 ({deployment.name})",
             about("scale", deployment, DEPLOYMENT, "--replicas=1"),
         )
-        return IdleController(deployment, provider, "it has 0 replicas", scale)
+        remedy = stopped.remedy if replaced is not None else scale
+        return IdleController(deployment, provider, why, remedy)
     pods = [
         each
         for each in cluster.known(POD, deployment.namespace)

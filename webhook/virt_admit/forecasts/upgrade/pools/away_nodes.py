@@ -17,7 +17,7 @@ from virt_admit.forecasts.upgrade import pool_obstacles
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.pools import leaving_machines
 from virt_admit.model import machine_pools
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached
 from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.kubernetes.objects import Object
@@ -26,7 +26,7 @@ from virt_admit.model.messages import names
 from virt_admit.model.node_updates import config_pool_updates, cordoners, node_phases, updaters
 from virt_admit.model.node_updates.node_phases import NodeUpdate, Phase
 from virt_admit.model.problems import ProblemCause, problem_of
-from virt_admit.model.remediation import fence_taints
+from virt_admit.model.remediation import fence_taints, maintenance
 
 READS: Final[Reads] = union(
     pool_obstacles.READS,
@@ -65,7 +65,19 @@ def obstacle(
             "node alone"
         )
     remedy = pool_obstacles.end_of_absence(pool, away, cluster)
-    return Obstacle(found, remedy, problem_of(ProblemCause.POOL_NODES, pool))
+    kept = [_maintained_by(node, cluster) for node in away]
+    awaits = names(kept, 80) if all(kept) and not waits else ""
+    return Obstacle(found, remedy, problem_of(ProblemCause.POOL_NODES, pool), awaits=awaits)
+
+
+def _maintained_by(node: Object, cluster: Cluster) -> str:
+    """Return the maintenance that keeps a node away until its administrator ends it, such as
+    ``NodeMaintenance dimm``; empty: another cause, or its drain does not end."""
+    cordon = cordoners.of_node(node, cluster)
+    by = cordon.by if cordon is not None and not cordon.failed else ""
+    is_order = by.partition(" ")[0] in {kind.kind for kind in maintenance.KINDS}
+    goes_on = is_order and not pool_obstacles.blockers(node.name, cluster)
+    return by if goes_on and not node_health.silence(node, cluster) else ""
 
 
 def behind_pause(pool: Object, away: Sequence[Object], capacity: int, cluster: Cluster) -> Obstacle:

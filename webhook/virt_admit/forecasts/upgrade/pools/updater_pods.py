@@ -13,7 +13,7 @@ harvester/harvester:pkg/controller/master/upgrade/upgrade_controller.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
@@ -22,16 +22,17 @@ from virt_admit.forecasts.upgrade import harvester_waits
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import MACHINE_DEPLOYMENT
+from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.messages import capital
+from virt_admit.model.messages import capital, names
 from virt_admit.model.node_updates import (
     harvester_upgrades,
     plan_progress,
     rancher_updates,
     updaters,
 )
+from virt_admit.model.node_updates.operators import paused_clusters
 from virt_admit.model.problems import ProblemCause, ProblemId
 
 TEMPLATES: Final = ("bootstrap.configRef", "infrastructureRef")
@@ -41,7 +42,14 @@ READS: Final[Reads] = union(
     harvester_waits.READS,
     updaters.READS,
     rancher_updates.READS,
-    {MACHINE_DEPLOYMENT: tuple(f"spec.template.spec.{each}.kind" for each in TEMPLATES)},
+    {
+        MACHINE_DEPLOYMENT: (
+            "metadata.labels",
+            "spec.clusterName",
+            *(f"spec.template.spec.{each}.kind" for each in TEMPLATES),
+        ),
+        KUBEADM: ("metadata.labels", "metadata.ownerReferences", "spec.machineTemplate"),
+    },
 )
 _BY_DRIVER: Final[Mapping[str, str]] = {
     "machineconfig": "machine-config-controller",
@@ -112,14 +120,51 @@ def _others(cluster: Cluster) -> list[str]:
 
 
 def of_deployment(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield that a provider does not work that makes the Machines of a MachineDeployment."""
+    """Yield that a provider does not work that makes the Machines of a MachineDeployment: the same
+    for all that wait for it in its Cluster, as it is one cause."""
+    of_cluster = paused_clusters.cluster_of(deployment)
+    alike = [
+        each
+        for each in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda each: each.full_name)
+        if each is deployment or (of_cluster[1] and paused_clusters.cluster_of(each) == of_cluster)
+    ]
+    for name in _providers(deployment):
+        own = [each for each in alike if name in _providers(each)]
+        planes = [each for each in _control_planes(of_cluster, cluster) if name in _made_by(each)]
+        if (found := _stopped(name, f"{_get(own, planes)} no new node", cluster)) is not None:
+            yield found
+
+
+def _get(own: Sequence[Object], planes: Sequence[Object]) -> str:
+    """Return ``MachineDeployments a/md-0, a/md-1 and KubeadmControlPlane a/cp get``."""
+    several = "s" if len(own) > 1 else ""
+    words = f"{MACHINE_DEPLOYMENT.kind}{several} {names(each.full_name for each in own)}"
+    words += "".join(f" and {each.kind} {each.full_name}" for each in planes)
+    return f"{words} {'get' if several or planes else 'gets'}"
+
+
+def _providers(deployment: Object) -> list[str]:
+    """Return the Deployments that make what the template of a MachineDeployment names."""
     template = deployment.at("spec", "template", "spec")
-    effect = f"MachineDeployment {deployment.full_name} gets no new node"
-    for field in TEMPLATES:
-        kind = template.at(*field.split("."), "kind").text or ""
-        for name in _PROVIDERS.get(kind, ()):
-            if (found := _stopped(name, effect, cluster)) is not None:
-                yield found
+    kinds = (template.at(*each.split("."), "kind").text or "" for each in TEMPLATES)
+    return [name for kind in kinds for name in _PROVIDERS.get(kind, ())]
+
+
+def _made_by(plane: Object) -> tuple[str, ...]:
+    """Return the same of a KubeadmControlPlane (api/controlplane/kubeadm/v1beta2
+    #KubeadmControlPlaneMachineTemplate: one level deeper than in v1beta1)."""
+    template = plane.at("spec", "machineTemplate")
+    found = (template.at(*each, "infrastructureRef", "kind").text for each in ((), ("spec",)))
+    kind = next(filter(None, found), "")
+    return (*_PROVIDERS["KubeadmConfigTemplate"], *_PROVIDERS.get(kind, ()))
+
+
+def _control_planes(of: tuple[str, str], cluster: Cluster) -> Iterator[Object]:
+    """Yield the known control planes of a Cluster, which owns them."""
+    for each in sorted(cluster.known(KUBEADM), key=lambda each: each.full_name):
+        namespace, labelled = paused_clusters.cluster_of(each)
+        if of[1] and (namespace, each.owned_by(CAPI_CLUSTER.kind) or labelled) == of:
+            yield each
 
 
 def doubt(cluster: Cluster) -> str:

@@ -13,6 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from virt_admit.forecasts.drain.control import webhook_reach
+from virt_admit.forecasts.drain.control.webhook_reach import Webhook
+from virt_admit.forecasts.placement.components import service_pods
+from virt_admit.forecasts.placement.components.controllers import replaced_providers
 from virt_admit.forecasts.upgrade import harvester_waits
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.pools import updater_pods
@@ -80,7 +83,16 @@ def _refused(
         if not any(webhook_requests.gets(webhook.field, each) for each in asked):
             continue
         found = webhook_reach.unanswered(webhook, cluster)
-        if found is not None:
+        if found is not None and not _answers_soon(webhook, cluster):
             place = ProblemId(ProblemCause.COMPONENT, "", found.name)
             reason = f"{effect}, as {found.reason} ({found.kind} {found.name})"
             yield Obstacle(reason, capital(found.remedy), place)
+
+
+def _answers_soon(webhook: Webhook, cluster: Cluster) -> bool:
+    """Return whether a webhook may answer in a moment, as its pod starts or clusterctl installs it
+    again: a controller repeats what was refused."""
+    replaced = (each.deployment.namespace for each in replaced_providers.running(cluster))
+    return not webhook.expired and (
+        service_pods.starts(webhook.service, cluster) or webhook.service[0] in replaced
+    )

@@ -12,8 +12,10 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
+from virt_admit.forecasts.placement.components.controllers import replaced_providers
+from virt_admit.forecasts.placement.components.controllers.replaced_providers import Stage
 from virt_admit.forecasts.placement.components.operands import cordoned_homes
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, shell, typed
 from virt_admit.model.kubernetes import clock, kinds, workloads
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, POD, STATEFUL_SET
@@ -25,6 +27,7 @@ READS: Final[Reads] = union(
     node_pods.READS,
     cordoned_homes.READS,
     clock.READS,
+    replaced_providers.READS,
     dict.fromkeys((DEPLOYMENT, STATEFUL_SET), ("spec.replicas",)),
     {DEPLOYMENT: ("status.conditions.message", *CONDITIONS)},
     {POD: ("status.containerStatuses", *CONDITIONS)},
@@ -63,7 +66,7 @@ def of(names: Collection[str], cluster: Cluster) -> StoppedWorkload | None:
         return StoppedWorkload(down.words, capital(down.remedy), down.pod.namespace, scaled=False)
     stopped = workloads.scaled_down(names, cluster)
     if stopped is not None:
-        return _scaled(stopped)
+        return _scaled(stopped, cluster)
     known = workloads.named(names, cluster)
     found = [_without_pods(each, cluster) for each in known]
     return found[0] if found and all(found) else None
@@ -72,7 +75,7 @@ def of(names: Collection[str], cluster: Cluster) -> StoppedWorkload | None:
 def of_podless(workload: Object, cluster: Cluster) -> StoppedWorkload | None:
     """Return the same for one workload that has no pod; None: it may have one in a moment."""
     if workload.at("spec", "replicas").integer == 0:
-        return _scaled(workload)
+        return _scaled(workload, cluster)
     return _without_pods(workload, cluster)
 
 
@@ -88,10 +91,25 @@ def _without_pods(workload: Object, cluster: Cluster) -> StoppedWorkload | None:
     return StoppedWorkload(words, remedy, workload.namespace, scaled=False)
 
 
-def _scaled(stopped: Object) -> StoppedWorkload:
-    command = about("scale", stopped, kinds.of(stopped) or DEPLOYMENT, "--replicas=1")
-    remedy = typed("Once what it was stopped for is done, scale it up again", command)
+def _scaled(stopped: Object, cluster: Cluster) -> StoppedWorkload | None:
+    """Return that a workload is scaled to 0; None: an upgrade installs it again, or may."""
+    replaced = replaced_providers.of(stopped, cluster)
+    if replaced is not None and replaced.stage in (Stage.RUNS, Stage.MAY_RUN):
+        return None
     words = f"{stopped.kind} {stopped.full_name} is scaled to 0"
+    first = "Once what it was stopped for is done"
+    if replaced is not None and replaced.stage is Stage.LEFT:
+        words = f"{words} ({replaced.words})"
+        way = (
+            "If no clusterctl runs any more, begin that upgrade again, which installs it: the old "
+            "version does not fit to the new ones of other providers"
+        )
+        remedy = typed(way, shell("clusterctl", "upgrade", "plan"))
+        return StoppedWorkload(words, remedy, stopped.namespace, scaled=True)
+    if replaced is not None:
+        first = f"{first} and clusterctl has ended ({replaced.words})"
+    command = about("scale", stopped, kinds.of(stopped) or DEPLOYMENT, "--replicas=1")
+    remedy = typed(f"{first}, scale it up again", command)
     return StoppedWorkload(words, remedy, stopped.namespace, scaled=True)
 
 
