@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE, is_control_plane
 from virt_admit.model.kubevirt.launcher import launcher_pod, without_kvm
 from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates import cordoners, node_phases
 from virt_admit.model.scheduler.pod_placement import Placement
 
-_OF_NODE: Final = ("cordoned", launcher_pod.UNSERVED)
+_CORDONED: Final = "cordoned"
+_OF_NODE: Final = (_CORDONED, launcher_pod.UNSERVED)
 """Causes that concern each VM (``node_labels.label_causes``)."""
 TITLE: Final = "Nodes that take no VM"
 _DEVICE: Final = "devices.kubevirt.io/"
@@ -45,7 +48,25 @@ def closed(
     """
     nodes = (node.name for node in cluster.known(NODE) if SCHEDULABLE in node.labels)
     found = ((name, _causes(name, placements, cluster)) for name in nodes if name not in but)
-    return tuple(ClosedTarget(name, "; ".join(causes)) for name, causes in sorted(found) if causes)
+    return tuple(
+        ClosedTarget(name, "; ".join(_told(each, name, cluster) for each in causes))
+        for name, causes in sorted(found)
+        if causes
+    )
+
+
+def _told(cause: str, name: str, cluster: Cluster) -> str:
+    """Return a cause with since when a node is cordoned and by what, as far as that is known."""
+    node = find(cluster, NODE, "", name)
+    if cause != _CORDONED or node is None:
+        return cause
+    since = clock.lasting(clock.stamp(node_phases.cordoned_since(node)), cluster)
+    cordon = cordoners.of_node(node, cluster)
+    if cordon is not None:
+        left = cordon.by_hand and cordon.ends is False
+        return f"{cause}{since}{f' by {cordon.by}' if left else ''}"
+    by = node_phases.cordoned_by(node)
+    return f"{cause}{since}{f' by {by}' if by else ''}"
 
 
 def _causes(
