@@ -28,6 +28,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
 from virt_admit.model.messages import count, names
 from virt_admit.model.node_updates import kured
+from virt_admit.model.node_updates.rancher import cpu_manager_jobs
 from virt_admit.model.remediation import control_plane
 
 
@@ -81,6 +82,7 @@ def rests_on(
     yield from rollouts.rests_on(driver, cluster)
     yield from _machines(driver, cluster)
     yield from rebuilt_volumes.notes(cluster)
+    yield from cpu_manager_jobs.rests_on(cluster)
     yield from drain_waits.rests_on(driver, start.pools, cluster)
     yield from drain_waits.awaited(start.plan, start.pools)
     yield from drain_waits.refusals(start.plan, start.begun)

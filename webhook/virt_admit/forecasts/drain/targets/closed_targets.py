@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE, is_control_plane
@@ -29,6 +30,8 @@ TITLE: Final = "Nodes that take no VM"
 _DEVICE: Final = "devices.kubevirt.io/"
 _TAINT: Final = "taint "
 _NOT_READY: Final = "not Ready"
+_REGISTER_WITHIN: Final = timedelta(minutes=1)
+"""The device plugins of KubeVirt try again after seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,21 @@ def closed(
     nodes = (node.name for node in cluster.known(NODE) if SCHEDULABLE in node.labels)
     found = ((name, _causes(name, placements, cluster)) for name in nodes if name not in but)
     return tuple(
-        ClosedTarget(name, "; ".join(_told(each, name, cluster) for each in causes))
+        ClosedTarget(name, _together(causes, name, cluster))
         for name, causes in sorted(found)
         if causes
     )
+
+
+def _together(causes: Sequence[str], name: str, cluster: Cluster) -> str:
+    """Return the causes of a node, and that its devices come back where its kubelet has started."""
+    said = "; ".join(_told(each, name, cluster) for each in causes)
+    started = node_health.kubelet_started(name, cluster)
+    returns = started is not None and started < _REGISTER_WITHIN
+    if not returns or not any(each.startswith(_DEVICE) for each in causes):
+        return said
+    since = clock.duration(started)
+    return f"{said}. Its kubelet started {since} ago: devices are back within a minute"
 
 
 def _told(cause: str, name: str, cluster: Cluster) -> str:
