@@ -325,9 +325,10 @@ def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
     waves = result.waves
     under_way = result.progress.in_flight if result.progress is not None else ()
     flying, kept = {each.node for each in under_way}, _maintained(result)
-    shown = waves if len(waves) <= _MOST else [*waves[: _MOST - 1], waves[-1]]
+    some_hidden = len(waves) > _MOST + 1  # a line that hides one wave is no shorter
+    shown = [*waves[: _MOST - 1], waves[-1]] if some_hidden else waves
     for number, wave in enumerate(shown):
-        if number == _MOST - 1 and len(waves) > _MOST:
+        if number == _MOST - 1 and some_hidden:
             yield f"  … {len(waves) - _MOST} more waves …"
         first = result.before_nodes and start is None and wave.start.high == 0
         at = f"after {before(result.driver)}" if first else when(wave.start, start)
