@@ -240,11 +240,11 @@ def _causes(
 ) -> Iterator[_Cause]:
     pods = sorted(unready, key=lambda each: (each.labels.get(_LABEL) == _HANDLER, each.full_name))
     broken, room = broken_pods.first(pods, cluster), _BRIEF
-    if broken is not None and (unready := _unready_node(broken, cluster)) is not None:
-        own = f"pod {broken.pod.name} does not start on {unready.name}, which"
-        why = f"{own} {unready.is_not_ready}"
+    if broken is not None and (on := _unready_node(broken, cluster)) is not None:
+        own = f"pod {broken.pod.name} does not start on {on.name}, which"
+        why = f"{own} {on.is_not_ready}"
         brief = ended(shorten(why, _ROOMY))
-        yield _Cause(why, unready.remedy, (unready.name,), brief, follows=unready.name)
+        yield _Cause(why, on.remedy, (on.name,), brief, follows=on.name)
     elif broken is not None:
         if (pin := lost_pins.of_pod(broken.pod, cluster)) is not None:
             by = lost_pins.subscribed(broken.pod, pin, cluster)

@@ -62,8 +62,8 @@ def _together(causes: Sequence[str], name: str, cluster: Cluster) -> str:
     """Return the causes of a node, and that its devices come back where its kubelet has started."""
     said = "; ".join(_told(each, name, cluster) for each in causes)
     started = node_health.kubelet_started(name, cluster)
-    returns = started is not None and started < _REGISTER_WITHIN
-    if not returns or not any(each.startswith(_DEVICE) for each in causes):
+    absent = any(each.startswith(_DEVICE) for each in causes)
+    if started is None or started >= _REGISTER_WITHIN or not absent:
         return said
     since = clock.duration(started)
     return f"{said}. Its kubelet started {since} ago: devices are back within a minute"
