@@ -475,12 +475,3 @@ def test_nodes_without_a_pool_are_not_called_updated(driver):
 
     assert data["possible"] is None
     assert f"no node belongs to a pool that {driver} updates" in data["unseen"][0]
-
-
-@pytest.mark.parametrize(("nodes", "hidden"), [(8, 0), (9, 0), (10, 2)])
-def test_no_line_hides_a_single_wave(nodes, hidden):
-    cluster = Snapshot([node(f"n{number}") for number in range(nodes)], complete=["*"])
-    text = upgrade(cluster, Options(), "text")[0]
-
-    assert text.count("ends +") == nodes - hidden
-    assert ("… 2 more waves …" in text) is bool(hidden)

@@ -325,7 +325,7 @@ def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
     waves = result.waves
     under_way = result.progress.in_flight if result.progress is not None else ()
     flying, kept = {each.node for each in under_way}, _maintained(result)
-    some_hidden = len(waves) > _MOST + 1  # a line that hides one wave is no shorter
+    some_hidden = len(waves) > _MOST + 1  # a line that hides one wave saves none
     shown = [*waves[: _MOST - 1], waves[-1]] if some_hidden else waves
     for number, wave in enumerate(shown):
         if number == _MOST - 1 and some_hidden:
