@@ -182,3 +182,19 @@ def test_a_node_that_is_meant_for_some_vms_is_not_closed():
 def test_where_vms_could_not_be_read_no_node_is_called_closed():
     read = ("nodes", "pods", "virtualmachines.kubevirt.io")
     assert closing(vm("x", "a"), third=node("c", unschedulable=True), complete=read) == set()
+
+
+def test_a_cordon_is_told_with_its_age_and_what_set_it():
+    third = node("c", unschedulable=True)
+    owned = {"manager": "kubectl", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}
+    third.data["metadata"]["managedFields"] = [owned]
+    assert closing(vm("x", "a"), third=third) == {"cordoned by kubectl"}
+
+
+@pytest.mark.parametrize(("nodes", "hidden"), [(8, 0), (9, 0), (10, 2)])
+def test_no_line_hides_a_single_wave(nodes, hidden):
+    cluster = Snapshot([node(f"n{number}") for number in range(nodes)], complete=["*"])
+    text = upgrade(cluster, Options(), "text")[0]
+
+    assert text.count("ends +") == nodes - hidden
+    assert ("… 2 more waves …" in text) is bool(hidden)

@@ -138,8 +138,9 @@ def test_who_wrote_the_limits_of_a_quota_is_kept():
     assert found["managedFields"] == [limits]
 
 
-def test_who_wrote_the_taints_of_a_node_is_kept():
-    taints = {"fieldsV1": {"f:spec": {"f:taints": {}}}, "manager": "harvester", "time": "x"}
+@pytest.mark.parametrize("field", ["f:taints", "f:unschedulable"])
+def test_who_wrote_the_taints_of_a_node_or_its_cordon_is_kept(field):
+    taints = {"fieldsV1": {"f:spec": {field: {}}}, "manager": "harvester", "time": "x"}
     others = {"fieldsV1": {"f:status": {"f:conditions": {}}}, "manager": "kubelet", "time": "y"}
     kept = store(NODE, {"metadata": {"name": "n", "managedFields": [taints, others]}}, whole=True)
     found = ClusterCache([kept]).get(NODE, "", "n").metadata["managedFields"]

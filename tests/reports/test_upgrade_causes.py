@@ -13,3 +13,17 @@ from virt_admit.reports.upgrade.text import stops
 def test_an_operator_that_holds_it_up_is_a_cause_too(holds, said):
     held = [StuckOperator("KubeVirt", "kubevirt", "kv", "it", "do", each) for each in holds]
     assert stops([Stop("", "a pool is paused", "unpause it")], held) == f"stops ({said})"
+
+
+@pytest.mark.parametrize(
+    ("node", "reason", "said"),
+    [
+        ("b", "it is not Ready", "1 cause"),
+        ("", "pool p waits: b, not Ready, uses up its maxUnavailable 1", "1 cause"),
+        ("", "pool p waits: b-2, not Ready, uses up its maxUnavailable 1", "2 causes"),
+        ("c", "it is not Ready", "2 causes"),
+    ],
+)
+def test_an_operator_that_is_held_by_a_stopped_node_is_not_another_cause(node, reason, said):
+    held = [StuckOperator("KubeVirt", "kubevirt", "kv", "it", "do", follows="b")]
+    assert stops([Stop(node, reason, "do")], held) == f"stops ({said})"

@@ -119,12 +119,17 @@ def test_the_event_of_another_migration_is_not_its_reason():
             "a change of its volumes",
         ),
         ({"annotations": {migrations.AUTOMATIC[1]: ""}}, "HotVCPUChange", "a change of its CPUs"),
+        (
+            {"annotations": {migrations.AUTOMATIC[1]: ""}},
+            "HotVCPUChange,HotMemoryChange",
+            "a change of its CPUs and memory",
+        ),
         ({}, "VolumesChange", "a person or another program"),
     ],
 )
 def test_who_asked(metadata, condition, by):
     own = Object({"metadata": {"name": "m", **metadata}, "status": {"phase": "Running"}})
-    conditions = [{"type": condition, "status": "True"}] if condition else []
+    conditions = [{"type": each, "status": "True"} for each in condition.split(",") if each]
     vmi = Object({"metadata": {"name": "web"}, "status": {"conditions": conditions}})
 
     assert migrations.asked_by(own, vmi) == f"{by} asked for migration m"

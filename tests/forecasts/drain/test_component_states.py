@@ -156,3 +156,59 @@ def test_a_pod_is_not_deleted_that_comes_back_as_it_was():
 
     assert "delete" not in held.remedy
     assert "no rollout replaces it" not in held.reason
+
+
+NO_CNI = (
+    "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
+    "message:Network plugin returns error: no CNI configuration file"
+)
+EARLIER = {"terminated": {"exitCode": 255, "reason": "Unknown"}}
+STARTING = {"waiting": {"reason": "ContainerCreating"}}
+CRASHING = {"waiting": {"reason": "CrashLoopBackOff"}}
+
+
+def unnetworked(state, ready="False", message=NO_CNI):
+    """Return a KubeVirt whose virt-handler on b has this state, and last ended at a boot."""
+    since = {"lastTransitionTime": "2027-03-01T08:00:00Z"}
+    no = {"type": "Ready", "status": "False", **since}
+    node = {"conditions": [{**no, "status": ready, "message": message}]}
+    waits = {"type": "Available", "status": "False", "reason": "DeploymentInProgress", **since}
+    own = {"name": "virt-handler", "ready": False, "state": state, "lastState": EARLIER}
+    running = {"phase": "Running", "conditions": [no], "containerStatuses": [own]}
+    meta = {"labels": {"kubevirt.io": "virt-handler"}}
+    handler = {"metadata": meta, "spec": {"nodeName": "b"}, "status": running}
+    items = [
+        manifest("kubevirt.io/v1", "KubeVirt", "kv", "kubevirt", status={"conditions": [waits]}),
+        manifest("v1", "Node", "b", status=node),
+        manifest("v1", "Pod", "virt-handler-b", "kubevirt", **handler),
+    ]
+    return Snapshot(items, ["*"], time="2027-03-01T12:00:00Z")
+
+
+def test_a_pod_without_a_network_is_a_consequence_of_its_node():
+    (held,) = component_states.held(unnetworked(STARTING))
+
+    assert held.follows == "b"
+    assert (
+        "pod virt-handler-b does not start on b, which is not Ready for 4 h: its pod network is "
+        "not up"
+    ) in held.reason
+    assert "255" not in held.reason
+    assert held.remedy.startswith("repair the pod network there")
+
+
+@pytest.mark.parametrize(
+    "cluster", [unnetworked(CRASHING), unnetworked(STARTING, "True")], ids=["crashes", "Ready"]
+)
+def test_a_pod_that_fails_by_itself_is_not_a_consequence_of_its_node(cluster):
+    (held,) = component_states.held(cluster)
+
+    assert not held.follows
+    assert "which is not Ready" not in held.reason
+
+
+def test_an_end_before_the_present_start_is_not_its_cause():
+    (held,) = component_states.held(unnetworked(STARTING, "True"))
+
+    assert "exit code" not in held.reason
+    assert "--previous" not in held.remedy

@@ -7,6 +7,7 @@ import pytest
 from tests.builders import manifest
 from tests.forecasts.drain.vm_motion import cluster, node
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
+from virt_admit.model.kubernetes.cluster import Snapshot
 
 _GPU = "nvidia.com/gpu"
 
@@ -49,3 +50,25 @@ def test_a_plugin_that_its_operator_took_away(labels: dict, told: bool, says: st
     assert bool(unreported_devices.note("a", seen)) is told
     remedy = unreported_devices.remedy("a", found, seen)
     assert ("restart the device plugin" in remedy) is (not labels)
+
+
+@pytest.mark.parametrize(
+    ("message", "at", "told"),
+    [
+        ("Starting kubelet.", "2026-01-01T11:59:51Z", False),
+        ("Starting kubelet.", "2026-01-01T11:50:00Z", True),
+        ("", "2026-01-01T11:59:51Z", True),
+    ],
+    ids=["a moment ago", "minutes ago", "kube-proxy"],
+)
+def test_devices_register_again_after_a_start_of_the_kubelet(message, at, told) -> None:
+    gpu = node("a")
+    gpu.data["status"]["allocatable"] |= {_GPU: "0"}
+    container = {"name": "c", "resources": {"requests": {_GPU: "1"}, "limits": {_GPU: "1"}}}
+    spec = {"nodeName": "a", "containers": [container]}
+    user = manifest("v1", "Pod", "train", "ml", spec=spec, status={"phase": "Running"})
+    started = manifest("v1", "Event", "e", "default")
+    started.data.update(reason="Starting", message=message, lastTimestamp=at)
+    started.data["involvedObject"] = {"kind": "Node", "name": "a"}
+    seen = Snapshot([gpu, user, started], ["*"], time="2026-01-01T12:00:00Z")
+    assert bool(unreported_devices.of_node("a", seen)) is told

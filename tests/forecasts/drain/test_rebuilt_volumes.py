@@ -5,7 +5,11 @@ import pytest
 from tests.builders import complete, manifest, vmi
 from virt_admit.forecasts.drain.targets import rebuilt_volumes
 from virt_admit.model.evidence.reported import ReportedProblem
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, LONGHORN_REPLICA, PV, PVC, VMI
 
+NOON = "2026-01-01T12:00:00Z"
+KINDS = (VMI, PVC, PV, LONGHORN_ENGINE, LONGHORN_REPLICA)
 CLAIM = {"name": "root", "persistentVolumeClaim": {"claimName": "data"}}
 
 
@@ -59,6 +63,27 @@ def test_how_far_it_is():
     }
     vm, found = cluster(engine("WO", "WO", "RW", rebuilds=status))
     assert rebuilt_volumes.words(vm, found).endswith("claim data (8% done)")
+
+
+@pytest.mark.parametrize(
+    ("made", "progress", "left"),
+    [
+        ("2026-01-01T11:58:00Z", 25, 360),
+        ("2026-01-01T11:59:30Z", 25, 0),
+        ("2026-01-01T11:58:00Z", 0, 0),
+        ("", 25, 0),
+    ],
+    ids=["as fast as until now", "a moment ago", "nothing is done", "the replica is not known"],
+)
+def test_how_long_a_migration_waits(made, progress, left):
+    own = engine("WO", "RW", rebuilds={"a": {"isRebuilding": True, "progress": progress}})
+    metadata = {"creationTimestamp": made}
+    replica = manifest("longhorn.io/v1beta2", "Replica", "r-0", "lh", metadata=metadata)
+    vm, found = cluster(own, *([replica] if made else []))
+    timed = Snapshot([each for kind in KINDS for each in found.known(kind)], ["*"], time=NOON)
+    words = rebuilt_volumes.words(vm, timed)
+    assert rebuilt_volumes.remaining(vm, timed).total_seconds() == left
+    assert words.endswith(f"({progress}% done{', about 6 min left' if left else ''})")
 
 
 def test_another_driver_is_not_longhorn():

@@ -56,6 +56,16 @@ def pending(**fields):
     return target(phase="Pending", conditions=[], **fields)
 
 
+@pytest.mark.parametrize(("age", "starts"), [(8, True), (90, False)])
+def test_a_target_pod_that_starts_for_seconds_is_not_late(age, starts):
+    found = row(cluster(vmi(**MARKED), LAUNCHER, SCHEDULING, pending(age=age)))
+
+    assert found.outcome == MIGRATES
+    assert ("has been starting for" in found.reason) is starts
+    assert ("; unless it starts before, KubeVirt gives the" in found.reason) is not starts
+    assert bool(found.remedy) is not starts
+
+
 @pytest.mark.parametrize("kind", ["containerStatuses", "initContainerStatuses"])
 @pytest.mark.parametrize(
     ("reason", "outcome"),

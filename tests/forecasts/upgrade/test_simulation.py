@@ -57,6 +57,12 @@ def test_the_limit_of_a_node_binds() -> None:
     assert outcome.ended["a"] == 3 * 40
 
 
+def test_a_migration_waits_until_its_volumes_are_rebuilt() -> None:
+    outcome = simulate(world([vm("slow", "a", ready=100), vm("other", "a")]))
+
+    assert outcome.ended["a"] == 100 + 40
+
+
 def test_the_limit_of_the_cluster_binds() -> None:
     vms = [vm(f"{name}{number}", name) for name in "ab" for number in range(3)]
 

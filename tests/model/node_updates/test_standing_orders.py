@@ -64,6 +64,60 @@ def test_a_node_that_starts_has_taints_for_a_moment():
     assert plans(young, pod(), node(TAINT)) == []
 
 
+def test_a_pod_without_a_node_for_ten_minutes():
+    """The Plan is younger than an hour, but a node that starts does not explain it any more."""
+    young = plan({"type": "LatestResolved", "status": "True", "lastUpdateTime": JUST_NOW})
+    waits = pod()
+    waits.data["metadata"]["creationTimestamp"] = "2026-01-01T11:49:00Z"
+    ((certain, reason),) = plans(young, waits, node(TAINT))
+    assert certain
+    assert "tolerates no taint dedicated:NoSchedule of a" in reason
+
+
+ROLE = "node-role.kubernetes.io/control-plane"
+
+
+def selecting(*values, key=ROLE, operator="In", version="v1.31.5-rke2r1", applying=()):
+    asked = {"key": key, "operator": operator, "values": list(values)}
+    found = plan({"type": "Complete", "status": "True"}, nodeSelector={"matchExpressions": [asked]})
+    found.data["status"] |= {"latestVersion": version, "applying": list(applying)}
+    return found
+
+
+def server(value, key=ROLE):
+    own = {"labels": {key: value, "kubernetes.io/hostname": "a"}}
+    status = {"nodeInfo": {"kubeletVersion": "v1.30.9+rke2r1"}}
+    return manifest("v1", "Node", "a", metadata=own, status=status)
+
+
+def test_a_plan_that_selects_no_node_for_the_value_of_a_role():
+    agents = manifest(f"{PLANS}/v1", "Plan", "agents", "system-upgrade")
+    agents.data["spec"] = {"prepare": {"args": ["prepare", "servers"]}}
+    assert plans(selecting("true"), server(""), agents) == [
+        (
+            True,
+            f"Plan system-upgrade/servers selects no node: it asks for {ROLE} In ['true'], and a "
+            "has '' there. So it makes no Job, and a stays at v1.30.9+rke2r1; agents waits for it "
+            "in its step prepare",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (selecting("true"), server("true")),
+        (selecting("true", version="v1.30.9-rke2r1"), server("")),
+        (selecting("a", key="pool"), server("b", key="pool")),
+        (selecting("true", applying=["a"]), server("")),
+        (selecting("true"), server("", key="node-role.kubernetes.io/worker")),
+    ],
+    ids=["selected", "has the version", "a pool of its own", "just changed", "no such role"],
+)
+def test_a_plan_that_has_nothing_to_do(objects):
+    assert plans(*objects) == []
+
+
 @pytest.mark.parametrize(
     "objects",
     [

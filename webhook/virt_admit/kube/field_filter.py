@@ -95,8 +95,9 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without ``managedFields`` and without the annotation of ``kubectl apply``.
 
     Some entries of ``managedFields`` stay, because nothing else tells when a VMI was marked for
-    evacuation, who wrote the limits of a quota, the taints of a node or the replicas of a provider
-    of Cluster API, and who owns the fields of an object that a ManagedChart of Rancher applies.
+    evacuation, who wrote the limits of a quota, the taints of a node, its cordon or the replicas of
+    a provider of Cluster API, and who owns the fields of an object that a ManagedChart of Rancher
+    applies.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
@@ -116,10 +117,12 @@ _EVACUATED: Final = ("fieldsV1", "f:status", "f:evacuationNodeName")
 _LIMITED: Final = ("fieldsV1", "f:spec", "f:hard")
 _TAINTED: Final = ("fieldsV1", "f:spec", "f:taints")
 _SCALED: Final = ("fieldsV1", "f:spec", "f:replicas")
+_CORDONED: Final = ("fieldsV1", "f:spec", "f:unschedulable")
 _MARKS: Final = (
     (_EVACUATED, _tree([("time",), _EVACUATED])),
     (_LIMITED, _tree([("time",), ("manager",), _LIMITED])),
     (_TAINTED, _tree([("time",), ("manager",), _TAINTED])),
+    (_CORDONED, _tree([("time",), ("manager",), _CORDONED])),
 )
 _PROVIDER: Final = "cluster.x-k8s.io/provider"
 _OF_PROVIDER: Final = (_SCALED, _tree([("time",), ("manager",), _SCALED]))

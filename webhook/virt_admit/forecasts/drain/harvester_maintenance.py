@@ -18,6 +18,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates.maintenance_updates import REQUESTED, STATUS, is_in_maintenance
+from virt_admit.model.node_updates.rancher import cpu_manager_jobs
 from virt_admit.model.remediation import machine_drain
 
 LABEL: Final = "harvesterhci.io/maintain-mode-strategy"
@@ -38,6 +39,7 @@ _STOPPED_ON: Final = "harvesterhci.io/maintain-mode-strategy-node-name"
 the node.
 """
 STOPPED_READS: Final[Reads] = union(
+    cpu_manager_jobs.READS,
     machine_drain.DELETED_READS,
     {
         NODE: (f"metadata.annotations.{REQUESTED}", f"metadata.annotations.{STATUS}"),
@@ -109,8 +111,9 @@ def stopped(vm: Object, cluster: Cluster) -> str:
 
 def note(node: Object, cluster: Cluster) -> Iterator[str]:
     """Yield that a node is in maintenance mode, which VMs were shut down for it,
-    and when they start again.
+    and when they start again; or that a Job of Harvester works on it.
     """
+    yield from cpu_manager_jobs.note(node, cluster)
     if not is_in_maintenance(node):
         return
     leaves = any(machine_drain.deleted_of(node.name, cluster))

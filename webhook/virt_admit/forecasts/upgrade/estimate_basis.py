@@ -26,8 +26,9 @@ from virt_admit.forecasts.upgrade.simulated_world import Start
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubevirt.settings.migration_limits import PER_CLUSTER, PER_NODE
-from virt_admit.model.messages import count, names
+from virt_admit.model.messages import names
 from virt_admit.model.node_updates import kured
+from virt_admit.model.node_updates.rancher import cpu_manager_jobs
 from virt_admit.model.remediation import control_plane
 
 
@@ -51,7 +52,8 @@ def rests_on(
         )
     measured = dict.fromkeys(estimate.basis for estimate in estimates)
     limits = start.limits
-    if measured:
+    rows = (row for node in start.plan.nodes for row in node.forecasts)
+    if measured and any(row.outcome not in SHUT_DOWN for row in rows):
         yield f"{PER_CLUSTER} {limits.cluster} and {PER_NODE} {limits.node} ({limits.source})"
     replaced = driver is Driver.CLUSTER_API
     yield replacement_times.words(start.reboot // 60, cluster, replaced=replaced)
@@ -81,6 +83,7 @@ def rests_on(
     yield from rollouts.rests_on(driver, cluster)
     yield from _machines(driver, cluster)
     yield from rebuilt_volumes.notes(cluster)
+    yield from cpu_manager_jobs.rests_on(cluster)
     yield from drain_waits.rests_on(driver, start.pools, cluster)
     yield from drain_waits.awaited(start.plan, start.pools)
     yield from drain_waits.refusals(start.plan, start.begun)
@@ -123,7 +126,6 @@ def _without_api(pools: Sequence[Pool], cluster: Cluster) -> Iterator[str]:
     members = control_plane.members(cluster)
     rebooted = sorted(members.keys() & {node for pool in pools for node in pool.to_do})
     if rebooted and len(members) - 1 < control_plane.majority(len(members)):
-        yield (
-            f"the API answers again after each reboot of {names(rebooted)}, of "
-            f"{count(len(members), 'control-plane node')}"
-        )
+        every = f"each reboot of {names(rebooted)}, of {len(members)} control-plane nodes"
+        only = f"the reboot of {names(rebooted)}, the only control-plane node"
+        yield f"the API answers again after {only if len(members) == 1 else every}"

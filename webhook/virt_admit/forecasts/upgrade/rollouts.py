@@ -60,7 +60,7 @@ from virt_admit.model.node_updates import (
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
 from virt_admit.model.node_updates.operators import paused_pools, poolless_nodes
-from virt_admit.model.node_updates.rancher import planner_order
+from virt_admit.model.node_updates.rancher import cpu_manager_jobs, planner_order
 from virt_admit.model.problems import ProblemCause, problem_of
 
 READS: Final = union(
@@ -74,6 +74,7 @@ READS: Final = union(
     upgrade_refusals.READS,
     machine_nodes.POOL_READS,
     planner_order.READS,
+    cpu_manager_jobs.READS,
 )
 """The fields that say who updates the nodes, in which order, and how far that is."""
 
@@ -243,8 +244,10 @@ def _plain(
     known = {node.name: node for node in every}
     servers = frozenset(node.name for node in every if nodes.is_server(node))
     turn = {name for name, each in phases.items() if each.waits_for}
-    order = planner_order.ordered(load, cluster)
-    own = tuple(sorted(order, key=lambda name: (name not in servers, name not in turn)))
+    order, busy = planner_order.ordered(load, cluster), cpu_manager_jobs.busy(cluster)
+    own = tuple(
+        sorted(order, key=lambda each: (each not in servers, each in busy, each not in turn))
+    )
     at_once = plan_progress.at_once(cluster)
     capacity = _given(max_unavailable or str(at_once.nodes), len(own))
     limit = f"concurrency of Plan {at_once.plan}" if at_once.plan else "nodes at the same time"

@@ -11,6 +11,7 @@ from typing import Final
 from virt_admit.forecasts.drain import vmi_evictions
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
 from virt_admit.forecasts.drain.states.vm_states_kinds import State, VmState
+from virt_admit.forecasts.drain.targets import rebuilt_volumes
 from virt_admit.forecasts.drain.vm_outcomes import SHUT_DOWN, Forecast, VmOutcome
 from virt_admit.forecasts.drain.vmi_evictions import Effect
 from virt_admit.forecasts.placement import no_target, quotas, virt_handlers, volume_attachments
@@ -87,6 +88,7 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
             under_way=_under_way(row, estimates[row.vmi.full_name].seconds, bound, cluster)
             if start.continued
             else None,
+            ready=_ready(row, bound, cluster),
             attached=bool(deadlines) and _is_attached(row, node.name, cluster),
         )
         for node in sorted(start.plan.nodes, key=lambda node: node.name)
@@ -113,6 +115,12 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
         away,
         deadlines=deadlines,
     )
+
+
+def _ready(row: Forecast, bound: str, cluster: Cluster) -> int:
+    """Return the seconds until the volumes of a VM are rebuilt, at half or at twice the speed."""
+    left = rebuilt_volumes.remaining(row.vmi, cluster).total_seconds()
+    return int(left / 2 if bound == "low" else left * 2)
 
 
 def _deadlines(begun: Collection[str], cluster: Cluster) -> Mapping[str, tuple[int, int]]:

@@ -27,19 +27,16 @@ from virt_admit.model.scheduler.resources import MEMORY
 
 UNSCHEDULABLE: Final = 300
 """Seconds that a target pod may stay unschedulable
-(migration.go#defaultUnschedulablePendingTimeoutSeconds).
-"""
+(migration.go#defaultUnschedulablePendingTimeoutSeconds)."""
 BACKOFF: Final = 20
 """Seconds before the second attempt, doubled for each further one."""
 MAX_DOUBLINGS: Final = 4
 """Only the last five migrations of a VM are kept, so no more failures count
-(#garbageCollectFinalizedMigrations).
-"""
+(#garbageCollectFinalizedMigrations)."""
 RECHECK: Final = 5
 """Seconds between two looks at a migration that waits for a free place (#handleTargetPodCreation),
 and between two attempts of ``kubectl drain`` to evict a pod (k8s.io/kubectl/pkg/drain/drain.go).
-Both begin with the cordon.
-"""
+Both begin with the cordon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +67,8 @@ class Vm:
     """How long one move takes in this run."""
     under_way: UnderWay | None = None
     """The migration that has begun already."""
+    ready: int = 0
+    """When its volumes are rebuilt, so that it can migrate."""
     attached: bool = False
     """Whether a volume of it is attached to its node."""
 
@@ -405,7 +404,8 @@ class _Run:
         # the target pod counts from now on, the source pod still does
         self._targets.enter(vm.pod, target)
         start = self.now
-        self._after(vm.seconds, lambda: self._migrated(vm, target, start))
+        wait = max(vm.ready - self.now, 0)
+        self._after(wait + vm.seconds, lambda: self._migrated(vm, target, start))
         return True
 
     def _migrated(self, vm: Vm, target: str, start: int) -> None:

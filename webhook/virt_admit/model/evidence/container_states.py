@@ -109,3 +109,11 @@ def row(pod: Object, container: str, age: timedelta, cluster: Cluster) -> str:
         return ""
     told = f", first reported {clock.duration(first)} ago" if first >= age + _GAP else ""
     return f" ({restarts} restarts{told})"
+
+
+def is_uncreated(pod: Object) -> bool:
+    """Return whether a container of a pod waits for what comes before it, such as the network."""
+    return any(
+        status.at("state", "waiting", "reason").text in OF_STARTS
+        for status in container_statuses(pod)
+    )

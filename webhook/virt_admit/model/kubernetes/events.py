@@ -17,7 +17,7 @@ NOT_WARNINGS: Final = (
     *("involvedObject.kind=MachineSet,reason=SuccessfulCreate", "reason=MachineMarkedUnhealthy"),
     "involvedObject.kind=Machine,reason=MachineDeleted",
     *("reason=RemediationSkipped", "reason=NodeSchedulable", "reason=NodeNotReady"),
-    "reason=UncordonNode",
+    *("reason=UncordonNode", "involvedObject.kind=Node,reason=Starting"),
     *("involvedObject.kind=Plan", "involvedObject.kind=Pod,reason=SuccessfulAttachVolume"),
     *(
         "involvedObject.kind=Deployment,reason=ScalingReplicaSet",

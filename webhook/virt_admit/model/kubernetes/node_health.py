@@ -116,6 +116,22 @@ def _started(pod: Object, unready: str | None) -> str | None:
     return min(filter(None, starts), default=None) if all(starts) else None
 
 
+def kubelet_started(node: str, cluster: Cluster) -> datetime.timedelta | None:
+    """Return how long ago the kubelet of a node started; None: no event of the last hour says it.
+
+    A restart of the kubelet alone leaves the condition Ready as it is. Device plugins register
+    again within seconds (kubevirt/kubevirt:pkg/virt-handler/device-manager/generic_device.go
+    #healthCheck, :device_controller.go).
+    """
+    ages = (
+        clock.since(clock.stamp(events.time_of(event)), cluster)
+        for event in events.known(NODE.kind, "Starting", cluster)
+        if event.at("involvedObject", "name").text == node
+        and (event["message"].text or "").startswith("Starting kubelet")
+    )
+    return min((each for each in ages if each is not None), default=None)
+
+
 def unready(node: Object) -> str:
     """Return what a Node says about its condition Ready if that is False; empty: it is not."""
     ready = node.condition("Ready")

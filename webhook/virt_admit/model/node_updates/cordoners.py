@@ -38,7 +38,7 @@ from virt_admit.model.node_updates.operators import (
     node_removals,
 )
 from virt_admit.model.node_updates.operators.cordons import Cordon
-from virt_admit.model.node_updates.rancher import plan_pods
+from virt_admit.model.node_updates.rancher import left_plans, plan_pods
 from virt_admit.model.remediation import fence_taints, maintenance
 from virt_admit.model.scheduler import controller_taints
 
@@ -50,6 +50,7 @@ READS: Final[Reads] = union(
     device_operators.READS,
     node_removals.READS,
     left_maintenances.READS,
+    left_plans.READS,
     {NODE: (f"metadata.annotations.{_TALOS}",), VMI: ("status.evacuationNodeName",)},
     dict.fromkeys(maintenance.KINDS, ("spec.reason",)),
 )
@@ -325,6 +326,7 @@ _OF_CORDONED: Final[Sequence[_Find]] = (
     _plan,
     _removed,
     _talos,
+    left_plans.of_node,
 )
 """The first that fits. The operator of SR-IOV pauses a pool of nodes,
 so that pool does not update them.

@@ -116,6 +116,16 @@ def cordoned_since(node: Object) -> datetime | None:
     )
 
 
+def cordoned_by(node: Object) -> str:
+    """Return which manager of fields cordoned a node, such as ``kubectl``; empty: not known."""
+    managers = (
+        entry["manager"].text
+        for entry in node.metadata["managedFields"].items()
+        if entry.at("fieldsV1", "f:spec", "f:unschedulable").present
+    )
+    return next(filter(None, managers), "")
+
+
 def uncordons(node: str, cluster: Cluster) -> Iterator[datetime]:
     """Yield when a node was uncordoned, as far as its kubelet told it."""
     for event in events.known(NODE.kind, "NodeSchedulable", cluster):

@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import plan_progress, update_orders
-from virt_admit.model.node_updates.rancher import plan_pods
+from virt_admit.model.node_updates.rancher import plan_pods, plan_selectors
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.scheduler.node_labels import is_transient
 from virt_admit.model.scheduler.node_selectors import tolerates
@@ -31,13 +31,19 @@ ON_NODE: Final = plan_progress.ON_NODE
 _NO_START: Final = ("NoSchedule", "NoExecute")
 
 READS: Final[Reads] = union(
-    plan_progress.READS, {NODE: ("spec.taints",), POD: ("spec.nodeName", "spec.tolerations")}
+    plan_progress.READS,
+    plan_selectors.READS,
+    {NODE: ("spec.taints",), POD: ("spec.nodeName", "spec.tolerations")},
 )
 
 
 def standing(cluster: Cluster) -> Iterator[StandingOrder]:
     """Yield the Plans that do not go on."""
-    plans = [plan for plan in cluster.known(PLAN) if not plan.is_true("Complete")]
+    every = cluster.known(PLAN)
+    for plan in every:
+        if (none := plan_selectors.selects_none(plan, cluster)) is not None:
+            yield _with_followers(none, every)
+    plans = [plan for plan in every if not plan.is_true("Complete")]
     pods = plan_progress.unfinished(cluster) if plans else {}
     for plan in plans:
         stuck = next(_of_pods(plan, pods.get((plan.namespace, plan.name), ()), cluster), None)
@@ -57,8 +63,7 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
         name = pod.labels.get(ON_NODE, "")
         node = find(cluster, NODE, "", name)
         # a node that starts has such taints for a moment
-        lasts_long = update_orders.is_long(_began(plan), cluster)
-        taints = _refusing(pod, node) if node is not None and lasts_long else []
+        taints = _refusing(pod, node) if node is not None and _lasts(plan, pod, cluster) else []
         if taints:
             which = names([_written(each) for each in taints], 120)
             reason = (
@@ -70,7 +75,7 @@ def _of_pods(plan: Object, pods: Sequence[Object], cluster: Cluster) -> Iterator
             )
     for pod in waiting:
         said = pod.condition("PodScheduled")["message"].text
-        if said and update_orders.is_long(_began(plan), cluster):
+        if said and _lasts(plan, pod, cluster):
             lasts = clock.lasting(pod.created, cluster)
             reason = f"{update_orders.title(plan)} goes on: no node takes its pod {pod.name}{lasts}"
             see = typed("Let a node take that pod", about("describe", pod, POD))
@@ -87,6 +92,12 @@ def _began(plan: Object) -> str | None:
     which is the last change that an administrator made.
     """
     return update_orders.since(plan.condition("LatestResolved"))
+
+
+def _lasts(plan: Object, pod: Object, cluster: Cluster) -> bool:
+    """Return whether a Plan, or the pod of one of its Jobs, has waited for long."""
+    began_long_ago = update_orders.is_long(_began(plan), cluster)
+    return began_long_ago or plan_pods.waits_long(pod, cluster)
 
 
 def _refusing(pod: Object, node: Object) -> list[dict[str, Any]]:

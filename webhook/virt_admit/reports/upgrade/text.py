@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -42,7 +43,12 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
     An operator that is stuck comes before the answer about the nodes, unless the nodes are stopped
     too, or it is of another cluster.
     """
-    own = [*_operators(each for each in result.operators if each.holds is not False)]
+    after = [each for each in result.operators if follows(each, result.stops)]
+    own = [
+        *_operators(
+            each for each in result.operators if each.holds is not False and each not in after
+        )
+    ]
     hosted = [*_operators(each for each in result.operators if each.holds is False)]
     first, later = ([], own + hosted) if result.nodes_complete is False else (own, hosted)
     lines = [
@@ -53,7 +59,7 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
         "",
     ]
     lines += [*later, ""] if later else []
-    lines += _stops(result.stops)
+    lines += [*_stops(result.stops), *_operators(after), *([""] * bool(after))]
     lines += [*_refused(result), ""] if result.stops and result.refused is not None else []
     if result.reported:
         waits = any(each.is_step for each in result.operators) and not result.stops
@@ -253,10 +259,19 @@ def stops(found: Sequence[Stop], operators: Iterable[StuckOperator] = ()) -> str
     """
     if found and all(map(leaves_out, found)):
         return f"leaves out {count(len(found), 'node')}"
-    held = sum(each.holds is True for each in operators)
+    held = sum(each.holds is True and not follows(each, found) for each in operators)
     if found and not held and all(each.awaits for each in found):
         return f"waits for {names(dict.fromkeys(each.awaits for each in found))}"
     return f"stops ({count(_causes(found) + held, 'cause')})"
+
+
+def follows(operator: StuckOperator, found: Iterable[Stop]) -> bool:
+    """Return whether an operator is held by a node alone at which the upgrade stops."""
+    node = operator.follows
+    return bool(node) and any(
+        node == stop.node or re.search(rf"(?<![\w.-]){re.escape(node)}(?![\w-]|\.\w)", stop.reason)
+        for stop in found
+    )
 
 
 def leaves_out(stop: Stop) -> bool:
@@ -318,9 +333,10 @@ def _waves(result: Rehearsal, start: datetime.datetime | None) -> Iterator[str]:
     waves = result.waves
     under_way = result.progress.in_flight if result.progress is not None else ()
     flying, kept = {each.node for each in under_way}, _maintained(result)
-    shown = waves if len(waves) <= _MOST else [*waves[: _MOST - 1], waves[-1]]
+    some_hidden = len(waves) > _MOST + 1  # a line that hides one wave saves none
+    shown = [*waves[: _MOST - 1], waves[-1]] if some_hidden else waves
     for number, wave in enumerate(shown):
-        if number == _MOST - 1 and len(waves) > _MOST:
+        if number == _MOST - 1 and some_hidden:
             yield f"  … {len(waves) - _MOST} more waves …"
         first = result.before_nodes and start is None and wave.start.high == 0
         at = f"after {before(result.driver)}" if first else when(wave.start, start)

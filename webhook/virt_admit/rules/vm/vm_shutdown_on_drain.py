@@ -117,7 +117,9 @@ def _remedy(vm: Object, context: Context) -> str:
     """
     assessment = context.cached(migratability.assess, vm)
     if assessment.migratable is Migratable.NO:
-        return f"It cannot migrate: {assessment.reasons[0].name}."
+        is_off = vm.at("status", "printableStatus").text == "Stopped"  # no condition says it yet
+        cannot = "When it runs, it cannot" if is_off else "It cannot"
+        return f"{cannot} migrate: {assessment.reasons[0].name}."
     if assessment.migratable is not Migratable.YES:
         return "Set LiveMigrate if it can migrate."
     chosen = vms.vmi_spec(vm)["evictionStrategy"].present

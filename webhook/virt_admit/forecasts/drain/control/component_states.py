@@ -21,13 +21,15 @@ from virt_admit.forecasts.drain.control import (
     outdated_components,
 )
 from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.placement.absent import unready_nodes
+from virt_admit.forecasts.placement.absent.unready_nodes import UnreadyNode
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.forecasts.placement.components.drivers import shared_taints
 from virt_admit.forecasts.placement.components.operands import killed_components
 from virt_admit.forecasts.placement.refusals import unreached_nodes
 from virt_admit.model.commands import about, kubectl, typed
-from virt_admit.model.evidence import forbidden_pods, lost_pins
+from virt_admit.model.evidence import container_states, forbidden_pods, lost_pins
 from virt_admit.model.kubernetes import clock, node_health, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import CDI, DAEMON_SET, HCO, KUBEVIRT, NODE, POD, Kind
@@ -67,6 +69,7 @@ READS: Final[Reads] = union(
     shared_taints.READS,
     idle_controllers.READS,
     killed_components.READS,
+    unready_nodes.READS,
     {
         HCO: (),
         CDI: (),
@@ -94,6 +97,8 @@ class HeldComponent(NamedTuple):
     """Whether it waits for a node that does not report, which is the cause of more."""
     refused: str = ""
     """That migrations are refused because of it; empty: it concerns none."""
+    follows: str = ""
+    """The node that is not Ready, of which it is a consequence; empty: it is none."""
 
     @property
     def note(self) -> str:
@@ -155,9 +160,10 @@ def _of(obj: Object, kind: Kind, cluster: Cluster) -> Iterator[HeldComponent]:
         else problem_of(ProblemCause.NODE_SILENT, lost)
     )
     reason, path = f"{told}: {cause.why}", condition["status"].path
-    yield HeldComponent(
+    found = HeldComponent(
         obj, kind, path, reason, cause.remedy, cause.nodes, brief, problem, lost is not None
     )
+    yield found._replace(follows=cause.follows)
 
 
 def _with_refusal(found: HeldComponent) -> HeldComponent:
@@ -204,6 +210,8 @@ class _Cause(NamedTuple):
     brief: str
     silent: Object | None = None
     """The node that does not report."""
+    follows: str = ""
+    """The node that is not Ready, of which the state of the pod is a consequence."""
 
 
 def _comes_back(broken: BrokenPod, cluster: Cluster) -> bool:
@@ -232,7 +240,12 @@ def _causes(
 ) -> Iterator[_Cause]:
     pods = sorted(unready, key=lambda each: (each.labels.get(_LABEL) == _HANDLER, each.full_name))
     broken, room = broken_pods.first(pods, cluster), _BRIEF
-    if broken is not None:
+    if broken is not None and (on := _unready_node(broken, cluster)) is not None:
+        own = f"pod {broken.pod.name} does not start on {on.name}, which"
+        why = f"{own} {on.is_not_ready}"
+        brief = ended(shorten(why, _ROOMY))
+        yield _Cause(why, on.remedy, (on.name,), brief, follows=on.name)
+    elif broken is not None:
         if (pin := lost_pins.of_pod(broken.pod, cluster)) is not None:
             by = lost_pins.subscribed(broken.pod, pin, cluster)
             repair = by.remedy if by is not None else lost_pins.remedy(broken.pod, pin, cluster)
@@ -265,6 +278,15 @@ def _causes(
         yield from _forbidden(obj, cluster)
         yield from _outdated(obj, cluster)
         yield from _misscheduled(obj, cluster)
+
+
+def _unready_node(broken: BrokenPod, cluster: Cluster) -> UnreadyNode | None:
+    """Return the node on which a pod has no container because that node is not Ready; None: it is,
+    or the pod itself says why it is not.
+    """
+    waits = container_states.is_uncreated(broken.pod) and (not broken.why or broken.uncreated)
+    node = broken.pod.at("spec", "nodeName").text
+    return unready_nodes.named(node, cluster) if node and waits else None
 
 
 _BRIEF: Final = 240

@@ -5,7 +5,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from virt_admit.forecasts.drain.control import component_states, kubevirt_updates, px_updates
@@ -78,6 +78,8 @@ class StuckOperator:
     """
     is_step: bool = False
     """Whether it is nothing that stands, but what an administrator does before each upgrade."""
+    follows: str = ""
+    """The node that is not Ready, of which it is a consequence; empty: it is none."""
 
     @property
     def is_hosted(self) -> bool:
@@ -103,7 +105,7 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
     updates = operator_updates.held(cluster)
     found = [(each.subscription, each.reason, each.remedy) for each in updates if each.of_vms]
     found += [(update.kubevirt, update.reason, update.remedy)] if update is not None else []
-    found += [(each.obj, each.reason, each.remedy) for each in component_states.held(cluster)]
+    components = component_states.held(cluster)
     clusters = [(each.obj, each.reason, each.remedy) for each in paused_clusters.held(cluster)]
     clusters += [(each.owner, each.reason, each.remedy) for each in etcd_leftovers.held(cluster)]
     clusters += [(each.owner, each.reason, each.remedy) for each in preflight_checks.held(cluster)]
@@ -113,6 +115,10 @@ def of_cluster(cluster: Cluster) -> Sequence[StuckOperator]:
     ]
     return (
         *(_stuck(*each, holds=True) for each in found),
+        *(
+            replace(_stuck(each.obj, each.reason, each.remedy, holds=True), follows=each.follows)
+            for each in components
+        ),
         *(_stuck(*each, holds=_is_here(each[0], cluster)) for each in clusters),
         *_control_planes(cluster),
         *storage,

@@ -371,10 +371,20 @@ def _started_late(
             ways = f"{spared}; then {fault.remedy}" if spared and not fault.lasts else ways
             return Ruling(StateEffect.BLOCKS, words, ways, ProblemCause.MIGRATION_FAILS)
         return Ruling(StateEffect.UNKNOWN, f"{reason}: {fault.words}{until}", ways)
+    timed = found.since is not None and clock.now(cluster) is not None
+    young = timed and not vm_states_times.is_older(found.since, _USUAL_START, cluster)
+    if young and not found.late and _NOT_YET in reason:
+        return Ruling(StateEffect.WAITS, reason.replace(_NOT_YET, " has been starting ", 1))
+    unless = until.replace("; KubeVirt", "; unless it starts before, KubeVirt", 1)
     remedy = typed("if it lasts, see why", described) if described else ""
     return Ruling(
-        StateEffect.UNKNOWN if found.late else StateEffect.WAITS, f"{reason}{until}", remedy
+        StateEffect.UNKNOWN if found.late else StateEffect.WAITS, f"{reason}{unless}", remedy
     )
+
+
+_USUAL_START: Final = timedelta(minutes=1)
+"""A target pod whose image is there starts within seconds, and its volumes are attached in tens."""
+_NOT_YET: Final = " has not started "
 
 
 def _next(vmi: Object, pod: Object, cluster: Cluster, *, failed: bool) -> tuple[str, str]:

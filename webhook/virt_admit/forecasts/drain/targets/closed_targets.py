@@ -9,23 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE, is_control_plane
 from virt_admit.model.kubevirt.launcher import launcher_pod, without_kvm
 from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates import cordoners, node_phases
 from virt_admit.model.scheduler.pod_placement import Placement
 
-_OF_NODE: Final = ("cordoned", launcher_pod.UNSERVED)
+_CORDONED: Final = "cordoned"
+_OF_NODE: Final = (_CORDONED, launcher_pod.UNSERVED)
 """Causes that concern each VM (``node_labels.label_causes``)."""
 TITLE: Final = "Nodes that take no VM"
 _DEVICE: Final = "devices.kubevirt.io/"
 _TAINT: Final = "taint "
 _NOT_READY: Final = "not Ready"
+_REGISTER_WITHIN: Final = timedelta(minutes=1)
+"""The device plugins of KubeVirt try again after seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,36 @@ def closed(
     """
     nodes = (node.name for node in cluster.known(NODE) if SCHEDULABLE in node.labels)
     found = ((name, _causes(name, placements, cluster)) for name in nodes if name not in but)
-    return tuple(ClosedTarget(name, "; ".join(causes)) for name, causes in sorted(found) if causes)
+    return tuple(
+        ClosedTarget(name, _together(causes, name, cluster))
+        for name, causes in sorted(found)
+        if causes
+    )
+
+
+def _together(causes: Sequence[str], name: str, cluster: Cluster) -> str:
+    """Return the causes of a node, and that its devices come back where its kubelet has started."""
+    said = "; ".join(_told(each, name, cluster) for each in causes)
+    started = node_health.kubelet_started(name, cluster)
+    absent = any(each.startswith(_DEVICE) for each in causes)
+    if started is None or started >= _REGISTER_WITHIN or not absent:
+        return said
+    since = clock.duration(started)
+    return f"{said}. Its kubelet started {since} ago: devices are back within a minute"
+
+
+def _told(cause: str, name: str, cluster: Cluster) -> str:
+    """Return a cause with since when a node is cordoned and by what, as far as that is known."""
+    node = find(cluster, NODE, "", name)
+    if cause != _CORDONED or node is None:
+        return cause
+    since = clock.lasting(clock.stamp(node_phases.cordoned_since(node)), cluster)
+    cordon = cordoners.of_node(node, cluster)
+    if cordon is not None:
+        left = cordon.by_hand and cordon.ends is False
+        return f"{cause}{since}{f' by {cordon.by}' if left else ''}"
+    by = node_phases.cordoned_by(node)
+    return f"{cause}{since}{f' by {by}' if by else ''}"
 
 
 def _causes(

@@ -11,11 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.evidence.reported import ReportedProblem
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, LONGHORN_VOLUME, PV, PVC, VMI
+from virt_admit.model.kubernetes.kinds import (
+    LONGHORN_ENGINE,
+    LONGHORN_REPLICA,
+    LONGHORN_VOLUME,
+    PV,
+    PVC,
+    VMI,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.launcher import launcher_pod
@@ -27,11 +36,14 @@ READS: Final[Reads] = {
         *("spec.active", "spec.volumeName", "status.currentState", "status.rebuildStatus"),
         "status.replicaModeMap",
     ),
+    LONGHORN_REPLICA: ("metadata.creationTimestamp",),
     PVC: ("spec.volumeName",),
     PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
 }
 _DRIVER: Final = "driver.longhorn.io"
 WRITE_ONLY: Final = "WO"
+_TELLING: Final = timedelta(minutes=1)
+"""Before, the progress tells little of the speed."""
 
 
 def words(vmi: Object, cluster: Cluster) -> str:
@@ -54,12 +66,25 @@ def notes(cluster: Cluster) -> Iterator[str]:
 
 def _rebuilding(vmi: Object, cluster: Cluster) -> Iterator[str]:
     """Yield the claims of a VMI whose volume is being rebuilt, as ``data (8% done)``."""
+    for claim, engine in _engines(vmi, cluster):
+        yield f"{claim}{progress(engine, cluster)}"
+
+
+def remaining(vmi: Object, cluster: Cluster) -> timedelta:
+    """Return for how long a migration of a VMI waits, if its volumes are rebuilt as fast as until
+    now; zero: for none, or that is not known."""
+    found = (left(engine, cluster) for _, engine in _engines(vmi, cluster))
+    return max((each for each in found if each is not None), default=timedelta())
+
+
+def _engines(vmi: Object, cluster: Cluster) -> Iterator[tuple[str, Object]]:
+    """Yield the claims of a VMI whose volume is being rebuilt, with the engine of the volume."""
     engines = cluster.cached(write_only)
     for claim in launcher_pod.all_claims(vmi["spec"]) if engines else ():
         volume = csi_of(find(cluster, PVC, vmi.namespace or "default", claim), cluster)
         name = volume["volumeHandle"].text if volume["driver"].text == _DRIVER else None
         if name and (engine := entry(cluster, write_only, name)) is not None:
-            yield f"{claim}{progress(engine)}"
+            yield claim, engine
 
 
 def write_only(cluster: Cluster) -> Mapping[str, Object]:
@@ -75,22 +100,39 @@ def write_only(cluster: Cluster) -> Mapping[str, Object]:
     }
 
 
-def progress(engine: Object) -> str:
+def progress(engine: Object, cluster: Cluster) -> str:
     """Return how far the rebuilding is, in brackets; empty: not known."""
-    return _done(_percent(engine))
+    ends = left(engine, cluster)
+    return _done(_percent(engine), f", about {clock.duration(ends)} left" if ends else "")
+
+
+def left(engine: Object, cluster: Cluster) -> timedelta | None:
+    """Return how long a rebuilding lasts yet, if it goes on as since the replica was made; None:
+    that is not known, or it began a moment ago."""
+    ends = []
+    for name, mode in engine.at("status", "replicaModeMap").entries():
+        if mode.text == WRITE_ONLY:
+            replica = find(cluster, LONGHORN_REPLICA, engine.namespace, name)
+            ends.append(clock.since(replica.created, cluster) if replica is not None else None)
+    done = next(iter(_percent(engine)), None)
+    known = [each for each in ends if each is not None and each >= _TELLING]
+    if not done or not known or len(known) < len(ends):
+        return None
+    return max(known) * (100 - done) / done
 
 
 def _percent(engine: Object) -> list[int]:
+    """Return how many percent of the slowest rebuilding are done; empty: not known."""
     every = (each for _, each in engine.at("status", "rebuildStatus").entries())
     done = (each["progress"].integer for each in every if each["isRebuilding"].boolean)
     return [min(known)] if (known := [each for each in done if each is not None]) else []
 
 
-def _done(percents: Sequence[int]) -> str:
+def _done(percents: Sequence[int], more: str = "") -> str:
     if not percents:
         return ""
     ends = dict.fromkeys((min(percents), max(percents)))
-    return f" ({' to '.join(f'{each}%' for each in ends)} done)"
+    return f" ({' to '.join(f'{each}%' for each in ends)} done{more})"
 
 
 def ending(found: ReportedProblem, cluster: Cluster) -> ReportedProblem:

@@ -40,7 +40,6 @@ from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler.node_selectors import tolerates
 
 CHANGED_READS: Final = pod_mutations.READS
-_STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
 _CRASHES: Final = "CrashLoop"
 _KILLED: Final = "OOMKilled"
 _LONGEST: Final = 100
@@ -280,9 +279,13 @@ def _fault(pod: Object) -> tuple[str, str]:
     """Return why a pod is not ready, and which container; empty: nothing says so."""
     for status in container_statuses(pod):
         name, waiting = status["name"].text or "?", status.at("state", "waiting")
-        ended = next((each for each in _ends(status) if each["exitCode"].integer), None)
         reason = waiting["reason"].text or ""
-        if reason and reason not in _STARTING:
+        if (
+            reason in container_states.OF_STARTS
+        ):  # its last end was before, such as at a boot of its node
+            continue
+        ended = next((each for each in _ends(status) if each["exitCode"].integer), None)
+        if reason:
             return _waits(reason, waiting, _end(pod, name, ended)), name
         if ended is not None and not status.at("state", "running").present:
             return _end(pod, name, ended), name

@@ -121,6 +121,8 @@ def change_of(migration: Object | None, vmi: Object) -> str:
         return ""
     if migration.ended:  # most conditions are about what is under way
         return _CHANGES["VolumesChange"] if _is_of_volumes(migration, vmi) else ""
+    if vmi.is_true("HotVCPUChange") and vmi.is_true("HotMemoryChange"):
+        return "a change of its CPUs and memory"
     return next((words for kind, words in _CHANGES.items() if vmi.is_true(kind)), "")
 
 

@@ -77,6 +77,12 @@ def stuck(pod: Object, cluster: Cluster) -> str:
     return f"has been {state} for {clock.duration(lasts)}{why}"
 
 
+def waits_long(pod: Object, cluster: Cluster) -> bool:
+    """Return whether no node has taken a pod for so long that a node which starts does not explain
+    it."""
+    return clock.has_lasted(pod.created, _LASTING, cluster)
+
+
 def _held(pod: Object) -> tuple[str, str, str | None]:
     """Return why no container of a pod runs, with the message and since when; empty: one runs,
     or nothing is said.

@@ -20,7 +20,7 @@ from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import kubectl, logs_of, pods_on, typed
-from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes import clock, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -145,11 +145,12 @@ def _capacity(node: str, device: str, cluster: Cluster) -> int:
 
 
 def may_start(node: str, device: str, cluster: Cluster) -> bool:
-    """Return whether a node came back, or what offers a device there was replaced, so short ago
-    that it may still report it.
+    """Return whether a node came back, its kubelet started, or what offers a device there was
+    replaced, so short ago that it may still report it.
     """
-    if (back := virt_handlers.returned(cluster, node)) is not None and back < _SETTLES_WITHIN:
-        return True
+    for back in (virt_handlers.returned(cluster, node), node_health.kubelet_started(node, cluster)):
+        if back is not None and back < _SETTLES_WITHIN:
+            return True
     pod = _offerer(node, device, cluster)
     if pod is None:
         return False

@@ -1,0 +1,48 @@
+"""Jobs of Harvester that change the CPU manager of a node."""
+
+import json
+
+import pytest
+
+from tests.builders import manifest
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.node_updates.rancher import cpu_manager_jobs
+
+KEY = "harvesterhci.io/cpu-manager-update-status"
+
+
+def node(status="running", job="update-cpu"):
+    told = json.dumps({"policy": "static", "status": status, "jobName": job})
+    return manifest("v1", "Node", "a", metadata={"annotations": {KEY: told}})
+
+
+def job(*conditions):
+    status = {"conditions": [{"type": each, "status": "True"} for each in conditions]}
+    return manifest("batch/v1", "Job", "update-cpu", "harvester-system", status=status)
+
+
+def test_a_drain_makes_such_a_job_fail():
+    cluster = Snapshot([node(), job()], complete=["*"])
+    (note,) = cpu_manager_jobs.note(cluster.get(cpu_manager_jobs.NODE, "", "a"), cluster)
+
+    assert note.startswith("Job update-cpu changes the CPU manager of this node")
+    assert list(cpu_manager_jobs.rests_on(cluster)) == [
+        "Job update-cpu, which changes the CPU manager of a, has ended before a is drained"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("objects", "complete", "busy"),
+    [
+        ((node(),), (), True),
+        ((node("requested", ""),), ("*",), True),
+        ((node(),), ("*",), False),
+        ((node(), job("Complete")), ("*",), False),
+        ((node(), job("Failed")), ("*",), False),
+        ((node("success"), job()), ("*",), False),
+        ((manifest("v1", "Node", "a", metadata={"annotations": {KEY: "{"}}),), ("*",), False),
+    ],
+    ids=["Jobs unseen", "asked for", "Job gone", "ended", "failed", "done", "not valid"],
+)
+def test_whether_such_a_job_runs(objects, complete, busy):
+    assert bool(cpu_manager_jobs.busy(Snapshot(list(objects), complete=list(complete)))) is busy

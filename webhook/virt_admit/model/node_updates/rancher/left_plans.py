@@ -1,0 +1,187 @@
+"""Cordons of Jobs whose Plan was deleted: nothing uncordons such a node.
+
+The system-upgrade-controller uncordons a node when the Job of a Plan has completed, and only if the
+Plan exists; it deletes a Job whose Plan is gone. What is left are the cordon and, for an hour, the
+Events of the Plan. A Plan labels each node that is done. Sources:
+rancher/system-upgrade-controller:pkg/upgrade/handle_batch.go#handleJobs,
+:pkg/upgrade/handle_upgrade.go#handlePlans (events SyncJob, with the nodes that have their turn).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
+from virt_admit.model.kubernetes.nodes import HOSTNAME, is_control_plane
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import is_absent
+from virt_admit.model.messages import cut_middle
+from virt_admit.model.node_updates import node_phases
+from virt_admit.model.node_updates.operators.cordons import Cordon
+
+_OF_PLAN: Final = "upgrade.cattle.io/plan"
+_ON_NODE: Final = "upgrade.cattle.io/node"
+_HASH_OF: Final = "plan.upgrade.cattle.io/"
+READS: Final[Reads] = union(
+    clock.READS,
+    {
+        PLAN: (),
+        POD: ("metadata.labels", "status.phase"),
+        NODE: (
+            *("metadata.labels", "metadata.managedFields", "spec.taints"),
+            "status.nodeInfo.kubeletVersion",
+        ),
+    },
+)
+_TURN: Final = "SyncJob"
+_DONE: Final = "JobComplete"
+_SYNCED: Final = re.compile(r"Jobs synced for version (\S{1,128}) on Nodes ([\w.,-]{1,20000}?)\.")
+_COMPLETED: Final = re.compile(r"Job completed on Node ([\w.-]{1,253})")
+_SAID: Final = 160
+_LONG: Final = timedelta(hours=6)
+"""A maintenance by hand has usually ended by then."""
+
+
+class _Turn(NamedTuple):
+    """That a Plan gave a node its turn."""
+
+    namespace: str
+    name: str
+    version: str
+    time: datetime
+
+    @property
+    def plan(self) -> str:
+        return f"{PLAN.kind} {self.namespace}/{self.name}"
+
+
+def of_node(node: Object, cluster: Cluster) -> Cordon | None:
+    """Return that a deleted Plan has left a node cordoned; None: that is not known, its Job has
+    completed, or a pod of it may still run."""
+    since = node_phases.cordoned_since(node)
+    if since is None or unlisted(cluster, PLAN) or unlisted(cluster, POD):
+        return None
+    turns = [each for each in _turns(node, cluster) if each.time <= since]
+    turn = max(turns, key=lambda each: each.time, default=None)
+    if turn is None:
+        return _by_labels(node, since, cluster)
+    if not is_absent(cluster, PLAN, turn.namespace, turn.name):
+        return None
+    if _has_completed(turn, node, cluster) or _runs(turn, node, cluster):
+        return None
+    return Cordon(
+        f"a Job of {turn.plan}, which does not exist any more",
+        " ".join(_facts(turn, node, since, cluster)),
+        False,
+        _uncordon(node),
+        by_hand=True,
+    )
+
+
+def _uncordon(node: Object) -> str:
+    return typed(
+        f"uncordon {node.name} if no other work on it goes on",
+        shell("kubectl", "uncordon", argument(node.name)),
+        "then apply a corrected Plan for the nodes that are left",
+    )
+
+
+def _by_labels(node: Object, since: datetime, cluster: Cluster) -> Cordon | None:
+    """Return that a node was cordoned for hours, and that a Plan which has labelled other nodes is
+    gone and has not reached this one; None: it has, or a Plan of that name exists."""
+    if not clock.has_lasted(clock.stamp(since), _LONG, cluster):
+        return None
+    plans = {plan.name for plan in cluster.known(PLAN)}
+    own = _version(node)
+    for other in sorted(cluster.known(NODE), key=lambda each: each.name):
+        keys = (key for key in other.labels if key.startswith(_HASH_OF))
+        for name in sorted(key.removeprefix(_HASH_OF) for key in keys):
+            newer = own and _version(other) not in ("", own)
+            if name in plans or f"{_HASH_OF}{name}" in node.labels or not newer:
+                continue
+            if is_control_plane(other) != is_control_plane(node):  # these have their own Plans
+                continue
+            by = node_phases.cordoned_by(node)
+            facts = (
+                f"Plan {name}, which has labelled {other.name} (now at {_version(other)}), does "
+                f"not exist any more, and has not labelled {node.name} ({own}). A Job of it may "
+                "have left the cordon."
+            )
+            lasts = clock.lasting(clock.stamp(since), cluster)
+            who = f"{by or 'something that no object shows'}{lasts}"
+            return Cordon(who, facts, None, _uncordon(node), by_hand=True, failed=True)
+    return None
+
+
+def _version(node: Object) -> str:
+    return node.at("status", "nodeInfo", "kubeletVersion").text or ""
+
+
+def _turns(node: Object, cluster: Cluster) -> Iterator[_Turn]:
+    """Yield which Plans gave a node its turn, as far as their Events are known."""
+    for event in events.known(PLAN.kind, _TURN, cluster):
+        found = _SYNCED.match(event["message"].words)
+        about, time = event["involvedObject"], events.time_of(event)
+        if found is not None and time is not None and _host(node) in found[2].split(","):
+            yield _Turn(about["namespace"].text or "", about["name"].text or "", found[1], time)
+
+
+def _host(node: Object) -> str:
+    return node.labels.get(HOSTNAME) or node.name
+
+
+def _has_completed(turn: _Turn, node: Object, cluster: Cluster) -> bool:
+    """Return whether the Job of a Plan has completed on a node since, which uncordoned it: what
+    cordons it now came later."""
+    for event in events.known(PLAN.kind, _DONE, cluster):
+        found, time = _COMPLETED.match(event["message"].words), events.time_of(event)
+        own = event.at("involvedObject", "name").text == turn.name
+        here = own and found is not None and found[1].rstrip(".") == node.name
+        if here and (time is None or time >= turn.time):
+            return True
+    return False
+
+
+def _runs(turn: _Turn, node: Object, cluster: Cluster) -> bool:
+    """Return whether a pod of a Plan may still run for a node."""
+    return any(
+        pod.labels.get(_OF_PLAN) == turn.name
+        and pod.labels.get(_ON_NODE) in (node.name, _host(node))
+        and not pod.ended
+        for pod in cluster.known(POD, turn.namespace)
+    )
+
+
+def _facts(turn: _Turn, node: Object, since: datetime, cluster: Cluster) -> Iterator[str]:
+    lasts = clock.lasting(clock.stamp(since), cluster)
+    yield (
+        f"No Plan and no Job uncordons it{lasts}: the Plan gave it its turn at "
+        f"{clock.stamp(turn.time)} (event SyncJob), and the cordon is of {clock.stamp(since)}."
+    )
+    if said := _failure(turn, node, cluster):
+        yield f"The kubelet said of its pod: {said}."
+    has = _version(node)
+    if has and turn.version.startswith("v") and has.replace("+", "-") != turn.version:
+        yield f"The node has {has}, that Plan brought {turn.version}."
+
+
+def _failure(turn: _Turn, node: Object, cluster: Cluster) -> str:
+    """Return what the kubelet last said of the pod of a Plan for a node; empty: nothing."""
+    begin = f"apply-{turn.name}-on-{node.name.partition('.')[0]}-"
+    for event in events.known(POD.kind, "Failed", cluster):
+        about, time = event["involvedObject"], events.time_of(event)
+        own = about["namespace"].text == turn.namespace
+        if (
+            own
+            and (about["name"].text or "").startswith(begin)
+            and (time or turn.time) >= turn.time
+        ):
+            return cut_middle(event["message"].words.rstrip("."), _SAID)
+    return ""
