@@ -45,6 +45,7 @@ READS: Final[Reads] = union(
     started_pods.READS,
     volume_starts.READS,
     missing_objects.READS,
+    address_pools.READS,
     full_ranges.READS,
     used_up_subnets.READS,
 )
