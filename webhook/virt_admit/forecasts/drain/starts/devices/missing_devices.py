@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.failures.iommu_groups import PCI_DEVICE
 from virt_admit.forecasts.drain.starts.devices import kept_off_plugins, unreported_devices
 from virt_admit.forecasts.drain.starts.devices.kept_off_plugins import KeptOffPlugin
 from virt_admit.forecasts.drain.starts.devices.unreported_devices import (
@@ -29,6 +28,7 @@ from virt_admit.forecasts.drain.starts.devices.unreported_devices import (
 )
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.components.drivers.missing_device_files import PCI_DEVICE
 from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import logs_of, pods_on, typed
