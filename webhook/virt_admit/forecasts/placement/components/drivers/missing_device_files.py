@@ -39,10 +39,9 @@ READS: Final[Reads] = {
     KUBEVIRT: (_PERMITTED, "status.observedKubeVirtVersion"),
     NODE: ("status.nodeInfo.kernelVersion",),
 }
-PCI_DEVICE, PCI_DEVICE_CLAIM = (
-    kinds.guess("devices.harvesterhci.io/v1beta1", kind)._replace(namespaced=False)
-    for kind in ("PCIDevice", "PCIDeviceClaim")
-)
+_API: Final = "devices.harvesterhci.io/v1beta1"
+PCI_DEVICE: Final = kinds.guess(_API, "PCIDevice")._replace(namespaced=False)
+PCI_DEVICE_CLAIM: Final = kinds.guess(_API, "PCIDeviceClaim")._replace(namespaced=False)
 """Of Harvester. In a live cluster discovery finds them."""
 _PLUGIN: Final = "pcidevices"
 """In the names of the pods of Harvester's device plugin."""
