@@ -290,7 +290,7 @@ def test_volumes_of_stopped_vms_take_room_too(objects, told):
     said = not_scheduled("insufficient storage")
     found = waiting(unplaced(1), conditions=said, change=lambda items: items.extend(objects))
 
-    assert ("(those of stopped VMs take: vms/old 40 GiB)" in found.remedy) is told
+    assert ("(stopped VMs have vms/old 40 GiB)" in found.remedy) is told
 
 
 @pytest.mark.parametrize("harvester", [True, False])

@@ -156,14 +156,13 @@ def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
     full = _FULL.search(words)
     room = longhorn_room.words(number_of_bytes, volume.namespace, cluster) if full and size else ""
     where = f"{number} nodes" if number > 1 else "a node"
-    unused = "; ".join(
-        filter(None, (longhorn_room.unused(cluster), longhorn_room.of_stopped(cluster)))
-    )
+    readers = (longhorn_room.unused, longhorn_room.of_stopped) if full else ()
+    unused = ", and ".join(filter(None, (read(cluster) for read in readers)))
     remedy = (_ROOM if full else _OTHERWISE).format(
         size=size or "more room",
         where=where,
         share=longhorn_room.share_setting(volume.namespace, cluster),
-        unused=f" ({unused.replace('; ', ', ')})" if unused else "",
+        unused=f" ({unused})" if unused else "",
     )
     see = (
         kubectl("describe", LONGHORN_NODE, "", volume.namespace)

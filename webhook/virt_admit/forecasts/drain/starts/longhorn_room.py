@@ -121,8 +121,8 @@ def _unused(cluster: Cluster) -> str:
 
 
 def of_stopped(cluster: Cluster) -> str:
-    """Return how much the volumes of VMs that are stopped take, as ``the volumes of stopped VM
-    shop/a have 290 GiB``; empty: there are none, or not everything was read.
+    """Return how much the volumes of VMs that are stopped take, as ``stopped VMs have shop/a
+    290 GiB``; empty: there are none, or not everything was read.
     """
     kinds = (VM, VMI, POD, LONGHORN_VOLUME, LONGHORN_REPLICA)
     if any(unlisted(cluster, kind) for kind in kinds):
@@ -140,7 +140,7 @@ def of_stopped(cluster: Cluster) -> str:
     if not sizes:
         return ""
     which = names((f"{name} {gib(size)}" for name, size in sizes.most_common()), 120)
-    return f"those of stopped VMs take: {which}"
+    return f"stopped VMs have {which}"
 
 
 def share_setting(namespace: str, cluster: Cluster) -> str:
