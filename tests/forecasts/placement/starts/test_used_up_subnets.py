@@ -139,3 +139,9 @@ def test_the_shim_is_not_blamed_for_the_network_that_multus_names():
 
     assert found.words.startswith("network of NetworkAttachmentDefinition shop/lan fails: ")
     assert "multus-shim" not in found.remedy
+
+
+def test_the_network_of_the_cluster_has_no_definition():
+    said = "failed to assign pod addresses for default/shop/db: range is full"
+
+    assert "NetworkAttachmentDefinition default" not in fault(said=said, sandbox="x").words

@@ -34,10 +34,9 @@ READS: Final[Reads] = union(attached_networks.READS, down_vms.READS)
 IPAM_CLAIM: Final = kinds.guess("k8s.cni.cncf.io/v1alpha1", "IPAMClaim")
 """An address that outlives the pod of a VM. In a live cluster discovery finds it."""
 _REASON: Final = "ErrorAllocatingPod"
-_FULL: Final = re.compile(
-    r"failed to assign pod addresses for ([\w.-]{1,63})/([\w.-]{1,253})/.{1,1000}"
-    r"(?:range is full|subnet address pool exhausted)"
-)
+_WANTED: Final = r"failed to assign pod addresses for ([\w.-]{{1,63}})/([\w.-]{{1,253}})/{pod}: "
+"""The network comes first; that of the cluster has one part alone."""
+_FULL: Final = re.compile(r"range is full|subnet address pool exhausted")
 _AWAITED: Final = "timed out waiting for annotations"
 _OF_NODE: Final = ("", "layer3")
 """Topologies whose subnets are divided among the nodes."""
@@ -65,7 +64,9 @@ def fault(start: PodStart) -> StartFault | None:
     IPAMClaims do not hold all of them.
     """
     created = clock.instant(start.pod.created)
-    said = _FULL.search(events.last_warning(start.pod, _REASON, created, start.cluster))
+    text = events.last_warning(start.pod, _REASON, created, start.cluster)
+    wanted = _WANTED.format(pod=re.escape(start.pod.full_name))
+    said = re.search(wanted, text) if _FULL.search(text) else None
     definition = (
         find(start.cluster, NAD, said[1], said[2]) if said is not None else _awaiting(start)
     )
@@ -130,7 +131,8 @@ def _remedy(holders: Sequence[_Holder], title: str) -> str:
         first = gone[0].claim
         delete = kubectl("delete", IPAM_CLAIM, first.name, first.namespace)
         many = "s" if len(gone) > 1 else ""
-        return typed(f"delete IPAMClaim{many} {which}, whose VM does not exist", delete, wider)
+        words = f"delete IPAMClaim{many} {which}, whose VM does not exist"
+        return typed(f"{words}, unless that VM is to be restored", delete, f"or {wider}")
     stopped = [each for each in holders if each.state]
     if not stopped:
         return typed(
@@ -161,7 +163,8 @@ def _holders(network: str, cluster: Cluster) -> Iterator[_Holder]:
         addresses = tuple(each.partition("/")[0] for each in texts if each)
         if addresses and network and claim.at("spec", "network").text == network:
             owner = claim.controller
-            name = (owner["name"].text if owner is not None else None) or ""
+            own = owner is not None and owner["kind"].text in (VM.kind, VMI.kind)
+            name = (owner["name"].text if owner is not None and own else None) or ""
             owned = f"{claim.namespace}/{name}" if name else ""
             yield _Holder(claim, addresses, owned, _state(claim.namespace, name, cluster))
 
