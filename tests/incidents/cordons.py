@@ -330,8 +330,8 @@ def new_node(*ask: str, stale: bool = True) -> Incident:
         ),
         r'entry "10" of pod \w+/virt-handler-x9k2p, which no longer exists'
         if stale
-        else r"every entry .* belongs to a pod",
-        r"kubectl edit ippools.whereabouts.cni.cncf.io 10.200.5.0-24 -n kube-system",
+        else r"the only entry .* belongs to a pod",
+        r"kubectl (?:edit|get) ippools.whereabouts.cni.cncf.io 10.200.5.0-24 -n kube-system",
         r"(?s)\A(?!.*[Aa]dd a node)",
     )
     source = "https://github.com/k8snetworkplumbingwg/whereabouts/issues/291"

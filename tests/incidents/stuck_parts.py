@@ -233,7 +233,8 @@ def copy_of_a_claim_in_use(*ask: str) -> Incident:
         r"[Ss]top VM vms/golden until the copy is done",
     )
     if ask[0] == "explain":
-        facts += (r"or copy from a VolumeSnapshot instead: virtctl stop golden -n vms",)
+        no_snapshot = r"copy a claim that nothing uses \(\S+ has no VolumeSnapshotClass\)"
+        facts += (rf"or {no_snapshot}: virtctl stop golden -n vms",)
     return Incident("-".join(("copy", *ask)), f"{CDI}/issues/3719", copying(), YES, facts, ask)
 
 

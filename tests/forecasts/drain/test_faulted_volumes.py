@@ -271,6 +271,42 @@ def test_claims_that_a_restore_has_replaced_take_room_too(objects, told):
     assert ("no VM and no pod uses" in found.remedy) is bool(told)
 
 
+def halted(claim, strategy="Halted"):
+    volumes = [{"name": "d", "persistentVolumeClaim": {"claimName": claim}}]
+    spec = {"runStrategy": strategy, "template": {"spec": {"volumes": volumes}}}
+    return [obj("VirtualMachine", "kubevirt.io/v1", "old", "vms", spec=spec)]
+
+
+@pytest.mark.parametrize(
+    ("objects", "told"),
+    [
+        (resting("v-1", "left") + halted("left"), True),
+        (resting("v-1", "left") + halted("left", "Always"), False),
+        (resting("v-1", "left") + halted("other"), False),
+        (resting("v-1", "left", state="attached") + halted("left"), False),
+    ],
+)
+def test_volumes_of_stopped_vms_take_room_too(objects, told):
+    said = not_scheduled("insufficient storage")
+    found = waiting(unplaced(1), conditions=said, change=lambda items: items.extend(objects))
+
+    assert ("(stopped VMs have vms/old 40 GiB)" in found.remedy) is told
+
+
+@pytest.mark.parametrize("harvester", [True, False])
+def test_the_setting_with_the_share_of_a_disk(harvester):
+    def change(items):
+        labels = {"harvesterhci.io/managed": "true"} if harvester else {}
+        find(items, "Node", "w1")["metadata"]["labels"] |= labels
+        name = "storage-over-provisioning-percentage"
+        items.append(obj("Setting", "longhorn.io/v1beta2", name, "longhorn-system", value="100"))
+
+    found = waiting(unplaced(1), conditions=not_scheduled("insufficient storage"), change=change)
+
+    assert "storage-over-provisioning-percentage (100 now)" in found.remedy
+    assert ("Harvester's setting overcommit-config" in found.remedy) is harvester
+
+
 def test_what_nothing_uses_is_read_once_for_all_vms(monkeypatch):
     cluster, runs = complete(*map(Object, LEFT)), []
     of = longhorn_room._replaced

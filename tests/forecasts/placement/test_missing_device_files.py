@@ -62,7 +62,9 @@ def test_the_release_that_gives_out_files_which_the_kernel_does_not_make():
 )
 def test_another_cause_is_looked_for_on_the_node(said, release):
     why, remedy = found(said, kubevirt(release), HANDLER)
-    assert why.endswith(f"KubeVirt's device plugin gives it that file for {GPU}, which a lacks")
+    assert why.endswith(
+        f"KubeVirt's device plugin gives it that file for {GPU}, and a has no such file"
+    )
     assert remedy.startswith("see on a why /dev/vfio/")
     assert command_of(remedy).startswith("kubectl logs virt-handler-x -n kubevirt")
 
@@ -75,7 +77,7 @@ def test_another_device_plugin():
 
 def test_a_device_of_kubevirt_itself():
     why, _ = found("stat /dev/kvm: no such file or directory", kubevirt(), HANDLER)
-    assert "gives it that file for devices.kubevirt.io/kvm, which a lacks" in why
+    assert "gives it that file for devices.kubevirt.io/kvm, and a has no such file" in why
 
 
 @pytest.mark.parametrize(
@@ -137,3 +139,49 @@ def test_a_file_that_no_device_plugin_gives_out(path, resource):
     why, remedy = found(said, kubevirt(), HANDLER, resource=resource)
     assert why == f"CreateContainerError: {said}"
     assert "device plugin" not in remedy
+
+
+PLUGIN = manifest(
+    "v1",
+    "Pod",
+    "pcidevices-x",
+    "harvester-system",
+    metadata={"ownerReferences": [{"kind": "DaemonSet", "name": "pcidevices", "controller": True}]},
+    spec={"nodeName": "a"},
+)
+
+
+def pci_device(name, group, resource=GPU, on="a"):
+    status = {"iommuGroup": group, "nodeName": on, "resourceName": resource}
+    return manifest("devices.harvesterhci.io/v1beta1", "PCIDevice", name, status=status)
+
+
+def test_a_group_that_another_boot_has_changed():
+    why, remedy = found(GROUP, pci_device("a-1", "13"), PLUGIN)
+    assert why.endswith(
+        f"Harvester's device plugin gives it that file for {GPU}, but PCIDevice a-1 is in IOMMU "
+        "group 13 now (status.iommuGroup), and no device of a in 12, the group of before"
+    )
+    assert remedy.startswith("restart pod pcidevices-x on a")
+    assert command_of(remedy) == "kubectl delete pod pcidevices-x -n harvester-system"
+    assert "then restart the VM" in remedy
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        pci_device("a-1", "12"),  # it is in that group, so its driver is another
+        pci_device("a-1", "12", "example.com/other"),
+        pci_device("b-1", "13", on="b"),
+        pci_device("a-1", "13", "example.com/other"),
+        pci_device("a-1", ""),
+    ],
+)
+def test_a_file_that_is_missing_for_another_cause(device):
+    why, remedy = found(GROUP, device, PLUGIN)
+    assert "the group of before" not in why
+    assert remedy.startswith("see on a why /dev/vfio/12 is missing")
+
+
+def test_a_group_of_kubevirts_own_plugin():
+    assert "Harvester" not in found(GROUP, pci_device("a-1", "13"), kubevirt(), HANDLER)[0]

@@ -3,21 +3,27 @@ and the entries that it keeps for pods which are gone.
 
 Discovery finds its IPPools in a cluster. Sources:
 k8snetworkplumbingwg/whereabouts:pkg/allocate/allocate.go#AssignmentError,
-:pkg/api/whereabouts.cni.cncf.io/v1alpha1/ippool_types.go (the key of an allocation is its distance
-from the first address of the network).
+k8snetworkplumbingwg/whereabouts:pkg/api/whereabouts.cni.cncf.io/v1alpha1/ippool_types.go (the key
+of an allocation is its distance from the first address of the network);
+harvester/harvester:pkg/webhook/resources/setting/validator.go#checkStorageNetworkUsage,
+:pkg/util/constants.go#StorageNetworkAnnotation.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Collection, Iterator
+from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import NAD, POD, Kind
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.kinds import LONGHORN_SETTING, NAD, POD, Kind
+from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
@@ -32,7 +38,27 @@ RESERVATION: Final = Kind(
 _FULL: Final = re.compile(
     r"Could not allocate IP in range: ip: ([0-9A-Fa-f.:]{2,45}) / - ([0-9A-Fa-f.:]{2,45})"
 )
-_NETWORK: Final = re.compile(r'to network "([\w.-]{1,250})"')
+_NETWORK: Final = re.compile(r'to network \\?"([\w.-]{1,250})\\?"')
+_STORAGE: Final = "storage-network.settings.harvesterhci.io"
+"""Annotation of the network that Harvester has made of its setting for the traffic of Longhorn."""
+_SETTING: Final = "storage-network"
+"""The name of that setting, and of the setting of Longhorn that names the network."""
+_RECENT: Final = timedelta(minutes=10)
+READS: Final[Reads] = {
+    NAD: ("spec.config", f"metadata.annotations.{_STORAGE}"),
+    LONGHORN_SETTING: ("value",),
+}
+
+
+def of_pod(pod: Object, cluster: Cluster) -> Problem | None:
+    """Return which range gives a pod no address that waits for its network; None: no event of the
+    last minutes says so.
+    """
+    if pod.at("status", "phase").text != "Pending":
+        return None
+    since = clock.ago(_RECENT, cluster)
+    said = events.last_warning(pod, "FailedCreatePodSandBox", since, cluster)
+    return full_range(said, cluster)
 
 
 def full_range(said: str, cluster: Cluster) -> Problem | None:
@@ -45,41 +71,71 @@ def full_range(said: str, cluster: Cluster) -> Problem | None:
     network = _NETWORK.search(said)
     first, last = found[1], found[2]
     what = f"whereabouts has no address left in {first} - {last}"
-    of = (
-        f"NetworkAttachmentDefinition {_full_name(network[1], cluster)}"
-        if network
-        else "its NetworkAttachmentDefinition"
-    )
-    widen = f"widen the range (range_end) in {of}"
+    widen = _widen(network[1] if network else "", cluster)
     pool = next((each for each in cluster.known(IP_POOL) if _begin(each, first) is not None), None)
     if pool is None:
         return Problem(what, typed(widen, "kubectl get ippools.whereabouts.cni.cncf.io -A"))
     edit = shell("kubectl", "edit", IP_POOL.resource, argument(pool.name), "-n", pool.namespace)
-    stale = list(_stale(pool, first, last, cluster))
-    if not stale and unlisted(cluster, POD):
-        return Problem(what, f"{widen}; see it: {edit}")
+    see = shell(
+        *("kubectl", "get", IP_POOL.resource, argument(pool.name), "-n", pool.namespace),
+        *("-o", "yaml"),
+    )
+    held = dict(_held(pool, first, last))
+    if unlisted(cluster, POD):
+        return Problem(what, f"{widen}; see it: {see}")
+    stale = [(key, pod) for key, pod in held.items() if _is_gone(pod, cluster)]
     if not stale:
-        return Problem(
-            f"{what}; every entry of {pool.kind} {pool.full_name} belongs to a pod",
-            f"{widen}; see it: {edit}",
-        )
+        each = f", and each of the {len(held)} entries" if len(held) > 1 else ", and the only entry"
+        whose = f"{each} of {pool.kind} {pool.full_name} belongs to a pod" if held else ""
+        return Problem(f"{what}{whose}", f"{widen}; see it: {see}")
     several = len(stale) > 1
-    held = names(f'"{key}" of pod {pod}' for key, pod in stale)
-    gone = f"entr{'ies' if several else 'y'} {held}, which no longer exist{'' if several else 's'}"
+    entries = names(f'"{key}" of pod {pod}' for key, pod in stale)
+    gone = (
+        f"entr{'ies' if several else 'y'} {entries}, which no longer exist{'' if several else 's'}"
+    )
     keys = names(f'"{key}"' for key, _ in stale)
     remove = (
         f"remove entr{'ies' if several else 'y'} {keys} from {pool.kind} {pool.full_name}"
         f"{_reserved({pod for _, pod in stale}, cluster)}; or {widen}"
     )
-    return Problem(f"{what}; {pool.kind} {pool.full_name} still has {gone}", typed(remove, edit))
+    return Problem(
+        f"{what}, and {pool.kind} {pool.full_name} still has {gone}", typed(remove, edit)
+    )
 
 
-def _full_name(network: str, cluster: Cluster) -> str:
-    """Return a network with its namespace, where one namespace alone has it:
-    the error has only its name.
+def _widen(network: str, cluster: Cluster) -> str:
+    """Return where the range of a network becomes larger. The error has only its name, or that in
+    its configuration.
     """
-    found = [each.full_name for each in cluster.known(NAD) if each.name == network]
-    return found[0] if len(found) == 1 else network
+    own = (each for each in cluster.known(NAD) if network in (each.name, _called(each)))
+    found = list(own) if network else []
+    if len(found) != 1:
+        of = f"{NAD.kind} {network}" if network else f"its {NAD.kind}"
+        return f"widen the range (range_end) in {of}"
+    definition = found[0]
+    title = f"{NAD.kind} {definition.full_name}"
+    if definition.annotation(_STORAGE).text == "true":
+        return (
+            f"set a larger range in Harvester's setting {_SETTING}, of which it made {title}: it "
+            "takes that only while all VMs are stopped and their volumes detached, and Longhorn "
+            "makes its pods again"
+        )
+    named = (each for each in cluster.known(LONGHORN_SETTING) if each.name == _SETTING)
+    if any(each["value"].text == definition.full_name for each in named):
+        return (
+            f"widen the range (range_end) in {title}, which Longhorn's setting {_SETTING} names; "
+            "pods that run keep their addresses"
+        )
+    return f"widen the range (range_end) in {title}"
+
+
+def _called(definition: Object) -> str:
+    """Return the name of a network in its configuration; empty: it has none."""
+    try:
+        name = Field(json.loads(definition.at("spec", "config").text or "{}"))["name"].text
+    except (ValueError, RecursionError):
+        return ""
+    return name or ""
 
 
 def _reserved(pods: Collection[str], cluster: Cluster) -> str:
@@ -129,10 +185,10 @@ def _begin(pool: Object, first: str) -> int | None:
         return None
 
 
-def _stale(pool: Object, first: str, last: str, cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """Yield the entries of a range whose pods certainly do not exist, each with the pod."""
+def _held(pool: Object, first: str, last: str) -> Iterator[tuple[str, str]]:
+    """Yield the entries of a range, each with the pod that it is for."""
     begin = _begin(pool, first)
-    if begin is None or unlisted(cluster, POD):
+    if begin is None:
         return
     try:
         low, high = (int(ipaddress.ip_address(each)) for each in (first, last))
@@ -142,6 +198,11 @@ def _stale(pool: Object, first: str, last: str, cluster: Cluster) -> Iterator[tu
         reference = entry.get("podref") if isinstance(entry, dict) else None
         if not isinstance(reference, str) or "/" not in reference or not _OFFSET.fullmatch(key):
             continue
-        namespace, _, name = reference.partition("/")
-        if is_absent(cluster, POD, namespace, name) and low <= begin + int(key) <= high:
+        if low <= begin + int(key) <= high:
             yield key, reference
+
+
+def _is_gone(pod: str, cluster: Cluster) -> bool:
+    """Return whether a pod certainly does not exist."""
+    namespace, _, name = pod.partition("/")
+    return is_absent(cluster, POD, namespace, name)

@@ -24,7 +24,7 @@ from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.reads import LateReads, Reads, union
 from virt_admit.model.lookups import grouped
-from virt_admit.model.messages import advice_of, command_of, names
+from virt_admit.model.messages import advice_of, command_of, ended, names
 from virt_admit.rule import NODE, POD, Action, Context, Finding, Findings, Object, Urgency, rule
 
 
@@ -82,7 +82,10 @@ def _unstarted(node: Object, cluster: Cluster) -> Findings:
         remedy = node_drivers.remedy(driver, node.name, cluster)
         lacks = node_drivers.state(driver, node.name, cluster)
         begin = f"CSI driver {driver} {lacks}, so no volume of it can be mounted here"
-        texts = (f"{begin}{why}. {advice_of(remedy)}", f"{begin}{why}.", f"{begin}.")
+        advice = advice_of(remedy)
+        first = ended(advice.partition("; ")[0].partition(": ")[0])
+        told = f"{begin}{why}."
+        texts = (f"{told} {advice}", f"{told} {first}", told, f"{begin}.")
         told = check.first_that_fits(path, *texts)
         yield Finding(path, told, value=driver, command=command_of(remedy))
 

@@ -10,6 +10,7 @@ from virt_admit.forecasts.drain.failed_migrations import (
     shortened_state,
     small_targets,
     stale_network,
+    unflagged_copies,
     unlike_processors,
     unsafe_storage,
 )
@@ -27,6 +28,7 @@ READS: Final[Reads] = union(
     refused_devices.READS,
     launcher_libvirt.READS,
     unlike_processors.READS,
+    unflagged_copies.READS,
     unsafe_storage.READS,
     convergence.READS,
     shortened_state.READS,
@@ -80,6 +82,10 @@ _REMEDIES: Final = (
     (("without shared storage",), "move its disks to storage that both nodes share"),
     (("argument unsupported",), "install a virt-launcher whose libvirt knows what it asks for"),
     (
+        ("vir_migrate_param_migrate_disks",),
+        "name the former claims in the VM again, which ends the copy of its volumes",
+    ),
+    (
         ("unsupported configuration", "not supported", "unsafe"),
         "remove the device or feature that QEMU cannot migrate",
     ),
@@ -111,6 +117,7 @@ def lasting(vmi: Object, failure: str, cluster: Cluster) -> Problem | None:
         or storage.held_by_swtpm(vmi, failure)
         or missing_network_info.problem(vmi, failure, cluster)
         or launcher_libvirt.problem(vmi, failure, cluster)
+        or unflagged_copies.problem(vmi, failure, cluster)
         or unsafe_storage.problem(vmi, failure, cluster)
         or refused_devices.of_target(vmi, failure, cluster)
     )

@@ -15,8 +15,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.placement.components.drivers.missing_device_files import (
+    PCI_DEVICE,
+    PCI_DEVICE_CLAIM,
+)
 from virt_admit.model.commands import about
-from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
@@ -24,11 +28,6 @@ from virt_admit.model.lookups import find, grouped, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 
-PCI_DEVICE, PCI_DEVICE_CLAIM = (
-    kinds.guess("devices.harvesterhci.io/v1beta1", kind)._replace(namespaced=False)
-    for kind in ("PCIDevice", "PCIDeviceClaim")
-)
-"""Of Harvester. In a live cluster discovery finds them."""
 _SAID: Final = re.compile(r"\bgroup (\d{1,6}) is not viable")
 _VFIO: Final = "vfio-pci"
 _USABLE: Final = ("", _VFIO, "pci-stub", "pcieport")

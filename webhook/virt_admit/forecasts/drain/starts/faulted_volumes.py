@@ -156,9 +156,13 @@ def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
     full = _FULL.search(words)
     room = longhorn_room.words(number_of_bytes, volume.namespace, cluster) if full and size else ""
     where = f"{number} nodes" if number > 1 else "a node"
-    unused = longhorn_room.unused(cluster) if full else ""
+    readers = (longhorn_room.unused, longhorn_room.of_stopped) if full else ()
+    unused = ", and ".join(filter(None, (read(cluster) for read in readers)))
     remedy = (_ROOM if full else _OTHERWISE).format(
-        size=size or "more room", where=where, unused=f" ({unused})" if unused else ""
+        size=size or "more room",
+        where=where,
+        share=longhorn_room.share_setting(volume.namespace, cluster),
+        unused=f" ({unused})" if unused else "",
     )
     see = (
         kubectl("describe", LONGHORN_NODE, "", volume.namespace)
@@ -176,8 +180,8 @@ _LASTING: Final = re.compile(rf"{_FULL.pattern}|tags not fulfilled")
 _PASSING: Final = re.compile(r"(?:nodes|disks) are unavailable")
 _PATIENCE: Final = timedelta(minutes=5)
 _ROOM: Final = (
-    "give Longhorn {size} on {where}: another disk or node, fewer or smaller volumes{unused}, or a "
-    "larger storage-over-provisioning-percentage"
+    "give Longhorn {size} on {where}: another disk or node, fewer or smaller volumes{unused} or a "
+    "larger {share}"
 )
 _OTHERWISE: Final = (
     "give Longhorn nodes and disks that may take the copies (ready, schedulable, with the tags of "

@@ -6,10 +6,12 @@ Source: longhorn/longhorn-manager:scheduler/replica_scheduler.go#IsSchedulableTo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Set
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
+from virt_admit.forecasts.remediation import harvester_reset
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import (
     DATA_SOURCE,
@@ -19,33 +21,43 @@ from virt_admit.model.kubernetes.kinds import (
     LONGHORN_REPLICA,
     LONGHORN_SETTING,
     LONGHORN_VOLUME,
+    NODE,
     POD,
     STATEFUL_SET,
     VM,
+    VMI,
     VOLUME_SNAPSHOT,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import down_vms, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.lookups import fields, find
+from virt_admit.model.lookups import fields, find, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pods import claim_users
 
 _TEMPLATED: Final = (DEPLOYMENT, STATEFUL_SET)
-READS: Final[Reads] = {
-    **dict.fromkeys(_TEMPLATED, ("spec.template.spec.volumes.persistentVolumeClaim.claimName",)),
-    DATA_SOURCE: ("spec.source",),
-    HARVESTER_RESTORE: ("spec.newVM", "status.restores"),
-    VOLUME_SNAPSHOT: ("spec.source.persistentVolumeClaimName",),
-    LONGHORN_NODE: ("spec", "status.diskStatus"),
-    LONGHORN_SETTING: ("value",),
-    LONGHORN_VOLUME: ("spec.size", "status.kubernetesStatus", "status.state"),
-    LONGHORN_REPLICA: ("spec.nodeID", "spec.volumeName"),
-    POD: ("spec.volumes.persistentVolumeClaim.claimName", "status.phase"),
-    VM: ("spec.template.spec.volumes", "spec.template.spec.utilityVolumes"),
-}
+READS: Final[Reads] = union(
+    down_vms.READS,
+    {
+        **dict.fromkeys(
+            _TEMPLATED, ("spec.template.spec.volumes.persistentVolumeClaim.claimName",)
+        ),
+        DATA_SOURCE: ("spec.source",),
+        NODE: ("metadata.labels",),
+        HARVESTER_RESTORE: ("spec.newVM", "status.restores"),
+        VOLUME_SNAPSHOT: ("spec.source.persistentVolumeClaimName",),
+        LONGHORN_NODE: ("spec", "status.diskStatus"),
+        LONGHORN_SETTING: ("value",),
+        LONGHORN_VOLUME: ("spec.size", "status.kubernetesStatus", "status.state"),
+        LONGHORN_REPLICA: ("spec.nodeID", "spec.volumeName"),
+        POD: ("spec.volumes.persistentVolumeClaim.claimName", "status.phase"),
+        VM: ("spec.template.spec.volumes", "spec.template.spec.utilityVolumes"),
+    },
+)
 _SHARE: Final = "storage-over-provisioning-percentage"
+_OVERCOMMIT: Final = "overcommit-config"
+"""The setting of Harvester with the shares of processors, memory and storage."""
 
 
 class DiskRoom(NamedTuple):
@@ -92,16 +104,11 @@ def _unused(cluster: Cluster) -> str:
         return ""
     former = _replaced(cluster)
     former = former - _named(cluster) if former else former
-    copies = cluster.cached(longhorn_copies.by_volume)
-    free: list[tuple[int, str]] = []
-    for volume in cluster.known(LONGHORN_VOLUME) if former else ():
-        namespace, claim = volume_users.claim_of(volume)
-        size = volume.at("spec", "size").text or ""
-        placed = any(each.at("spec", "nodeID").text for each in copies.get(volume.name, ()))
-        rests = volume.at("status", "state").text == "detached" and placed and size.isdecimal()
-        own = (namespace, claim) in former and not claim_users(namespace, claim, cluster)
-        if rests and own and len(size) < _DIGITS:
-            free.append((-int(size), f"{namespace}/{claim}"))
+    free = [
+        (-size, f"{namespace}/{claim}")
+        for (namespace, claim), size in (_resting(cluster) if former else ())
+        if (namespace, claim) in former and not claim_users(namespace, claim, cluster)
+    ]
     if not free:
         return ""
     which = names((name for _, name in sorted(free)), 200)
@@ -111,6 +118,53 @@ def _unused(cluster: Cluster) -> str:
         f"no VM and no pod uses claim{many} {which}, which a restore has replaced, together "
         f"{total}: check what {'they hold' if many else 'it holds'}"
     )
+
+
+def of_stopped(cluster: Cluster) -> str:
+    """Return how much the volumes of VMs that are stopped take, as ``stopped VMs have shop/a
+    290 GiB``; empty: there are none, or not everything was read.
+    """
+    kinds = (VM, VMI, POD, LONGHORN_VOLUME, LONGHORN_REPLICA)
+    if any(unlisted(cluster, kind) for kind in kinds):
+        return ""
+    owners = {
+        (vm.namespace, claim): vm
+        for vm in cluster.known(VM)
+        if not down_vms.should_run(vm) and is_absent(cluster, VMI, vm.namespace, vm.name)
+        for claim in launcher_pod.all_claims(vms.vmi_spec(vm))
+    }
+    sizes: Counter[str] = Counter()
+    for claim, size in _resting(cluster):
+        if claim in owners:
+            sizes[owners[claim].full_name] += size
+    if not sizes:
+        return ""
+    which = names((f"{name} {gib(size)}" for name, size in sizes.most_common()), 120)
+    return f"stopped VMs have {which}"
+
+
+def share_setting(namespace: str, cluster: Cluster) -> str:
+    """Return the setting of the share of a disk that is given out, with its value if it is known.
+
+    Harvester writes that of Longhorn from its own
+    (harvester/harvester:pkg/controller/master/setting/overcommit_config.go).
+    """
+    share = fields(cluster, LONGHORN_SETTING, namespace, _SHARE)["value"].text
+    now = f" ({share} now)" if share else ""
+    if not any(harvester_reset.MANAGED in node.labels for node in cluster.known(NODE)):
+        return f"{_SHARE}{now}"
+    return f"storage share in Harvester's setting {_OVERCOMMIT}, which sets {_SHARE}{now}"
+
+
+def _resting(cluster: Cluster) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield the detached volumes that have copies on disks: the claim and the size of each."""
+    copies = cluster.cached(longhorn_copies.by_volume)
+    for volume in cluster.known(LONGHORN_VOLUME):
+        size = volume.at("spec", "size").text or ""
+        placed = any(each.at("spec", "nodeID").text for each in copies.get(volume.name, ()))
+        rests = volume.at("status", "state").text == "detached" and placed
+        if rests and size.isdecimal() and len(size) < _DIGITS:
+            yield volume_users.claim_of(volume), int(size)
 
 
 def _replaced(cluster: Cluster) -> Set[tuple[str, str]]:

@@ -21,7 +21,14 @@ from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.commands import kubectl, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import DATA_VOLUME, PVC, STORAGE_CLASS, STORAGE_PROFILE, VM
+from virt_admit.model.kubernetes.kinds import (
+    DATA_VOLUME,
+    PVC,
+    STORAGE_CLASS,
+    STORAGE_PROFILE,
+    VM,
+    Kind,
+)
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import storage
@@ -30,7 +37,7 @@ from virt_admit.model.lookups import fields, find, is_absent
 from virt_admit.model.messages import cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
-READS: Final[Reads] = {STORAGE_CLASS: (), STORAGE_PROFILE: ()}
+READS: Final[Reads] = {PVC: ("spec.storageClassName",), STORAGE_CLASS: (), STORAGE_PROFILE: ()}
 FIRST_START: Final = frozenset(("PendingPopulation", "WaitForFirstConsumer"))
 """Phases of a data volume that waits for the first pod that uses it."""
 _COPIES: Final = frozenset(("", "Pending", "CloneScheduled", "CloneInProgress"))
@@ -125,7 +132,7 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
         reason = f"{begin}: CDI does not copy claim {copied.words} while {who} {uses} it"
         return stuck(
             reason,
-            f"stop {who} until the copy is done, or copy from a VolumeSnapshot instead",
+            f"stop {who} until the copy is done, or {_other_source(copied, cluster)}",
             _stop(copied),
         )
     if not is_absent(cluster, PVC, copied.namespace, copied.claim):
@@ -136,6 +143,33 @@ def of_copy(disk: Object, begin: str, cluster: Cluster) -> Problem | None:
         "create that claim",
         described,
     )
+
+
+def _other_source(copied: CopySource, cluster: Cluster) -> str:
+    """Return what can be copied while the claim is in use. A VolumeSnapshot needs a class with the
+    driver of the claim."""
+    claim = find(cluster, PVC, copied.namespace, copied.claim)
+    name = claim.at("spec", "storageClassName").text if claim is not None else None
+    driver = fields(cluster, STORAGE_CLASS, "", name)["provisioner"].text
+    known = {each["driver"].text for each in cluster.known(_SNAPSHOT_CLASS)}
+    if driver is None or driver in known or _is_snapshotted(name, cluster):
+        return "copy from a VolumeSnapshot instead"
+    if unlisted(cluster, _SNAPSHOT_CLASS):
+        return f"copy from a VolumeSnapshot instead, if {driver} makes any"
+    return f"copy a claim that nothing uses ({driver} has no VolumeSnapshotClass)"
+
+
+def _is_snapshotted(storage_class: str | None, cluster: Cluster) -> bool:
+    """Return whether CDI has found a VolumeSnapshotClass for a StorageClass."""
+    profile = fields(cluster, STORAGE_PROFILE, "", storage_class)
+    return bool(profile.at("status", "snapshotClass").text)
+
+
+_SNAPSHOT_CLASS: Final = Kind(
+    *("snapshot.storage.k8s.io", ("v1",), "volumesnapshotclasses", "VolumeSnapshotClass"),
+    namespaced=False,
+)
+"""In a live cluster discovery finds it."""
 
 
 def _has_part(disk: Object) -> bool:

@@ -9,17 +9,23 @@ from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.storage import ceph_monitors, disks, longhorn_volumes
 from virt_admit.forecasts.outage.storage.disks import Disk, DiskLoss
 from virt_admit.forecasts.placement.absent import larger_nodes
-from virt_admit.model.kubernetes.cluster import Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import KUBEVIRT
 from virt_admit.model.kubernetes.nodes import SCHEDULABLE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.volumes import Claim
 
 READS: Final[Reads] = union(
-    migrations.READS, disks.READS, ceph_monitors.READS, longhorn_volumes.READS
+    migrations.READS,
+    disks.READS,
+    ceph_monitors.READS,
+    longhorn_volumes.READS,
+    {KUBEVIRT: ("status.observedKubeVirtVersion",)},
 )
 
 Stranded = tuple[Disk, DiskLoss]
@@ -41,18 +47,34 @@ def _lost(disk: Disk, loss: Loss) -> DiskLoss | None:
     return ceph_monitors.lost(disk, loss) if ceph_monitors.is_of_ceph(disk) else None
 
 
-def unfinished(vmi: Object) -> str:
-    """Return that a VM would not start as its disks are being copied; empty: they are not."""
+def unfinished(vmi: Object, cluster: Cluster) -> str:
+    """Return that a VM would not start with its data as its disks are being copied; empty: they
+    are not.
+
+    Since 1.4 KubeVirt does not start it; a release before starts it from the copy
+    (kubevirt/kubevirt pull request 12864).
+    """
     words = migrations.copy_words(vmi)
-    if words:
-        return f"its disks are being copied ({words}), and KubeVirt starts no VM from such a copy"
-    return ""
+    if not words:
+        return ""
+    copied = f"its disks are being copied ({words})"
+    if recovers(cluster):
+        return f"{copied}, and KubeVirt starts no VM from such a copy"
+    release = versions.kubevirt_version(cluster)
+    return f"{copied}, and KubeVirt {release} would start it from the copy, which lacks data"
 
 
-def recovery(vmi: Object) -> str:
+def recovers(cluster: Cluster) -> bool:
+    """Return whether KubeVirt keeps a VM off whose volumes were copied in part."""
+    return versions.has_release(cluster, versions.Feature.MANUAL_RECOVERY.since)
+
+
+def recovery(vmi: Object, cluster: Cluster) -> str:
     """Return what lets such a VM start again."""
     former = names(each.source for each in migrations.copies(vmi))
-    return f"name {former} in the VM again, which has the data, once a node can use it"
+    if recovers(cluster):
+        return f"name {former} in the VM again, which has the data, once a node can use it"
+    return f"name {former} in the VM again, which has the data, before it stops or its node is lost"
 
 
 def elsewhere(pod: Pod, loss: Loss) -> str:

@@ -20,6 +20,7 @@ from virt_admit.forecasts.placement.components.operands import (
     cordoned_homes,
     unwritten_configs,
 )
+from virt_admit.model import address_pools
 from virt_admit.model.commands import about, kubectl, logs_of, typed
 from virt_admit.model.evidence import (
     busy_programs,
@@ -157,7 +158,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
         return BrokenPod(
             pod, f"its node {node.name} {silent}", since, remedy, on_lost_node=True, ends=ends
         )
-    lost = migration_network.fault(pod, cluster)
+    lost = migration_network.fault(pod, cluster) or address_pools.of_pod(pod, cluster)
     if lost is not None:
         return BrokenPod(pod, lost.reason, since, lost.remedy)
     if (image := unpullable_images.of_pod(pod, cluster)) is not None:

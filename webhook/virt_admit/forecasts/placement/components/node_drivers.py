@@ -26,6 +26,7 @@ from virt_admit.forecasts.placement.components.kubelets import (
 )
 from virt_admit.forecasts.placement.components.kubelets.lost_registrations import LostRegistration
 from virt_admit.forecasts.placement.components.kubelets.root_directories import UnlikeRoot
+from virt_admit.model import address_pools
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence import kernel_modules
 from virt_admit.model.kubernetes import clock, events, node_health
@@ -34,10 +35,12 @@ from virt_admit.model.kubernetes.kinds import CSI_NODE, NODE, POD, PV, PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import csi_of, find
+from virt_admit.model.messages import without_command
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.volumes import Claim
 
 READS: Final[Reads] = union(
+    address_pools.READS,
     clock.READS,
     driver_daemons.READS,
     driver_faults.READS,
@@ -181,6 +184,8 @@ def words(driver: str, node: str, cluster: Cluster) -> str:
         return other.advice
     if broken is None and (lost := forgotten(driver, node, cluster)) is not None:
         return lost.advice
+    if pod is not None and (full := address_pools.of_pod(pod, cluster)) is not None:
+        return without_command(full.remedy).partition("; ")[0]
     return (
         f"repair {f'pod {pod.name}' if pod is not None else f'the pod of driver {driver}'} on "
         f"{node}"

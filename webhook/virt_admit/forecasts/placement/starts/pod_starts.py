@@ -18,6 +18,7 @@ from virt_admit.forecasts.placement.starts import (
     attached_networks,
     plugin_tokens,
     started_pods,
+    used_up_subnets,
     volume_starts,
 )
 from virt_admit.forecasts.placement.starts.started_pods import (
@@ -44,7 +45,9 @@ READS: Final[Reads] = union(
     started_pods.READS,
     volume_starts.READS,
     missing_objects.READS,
+    address_pools.READS,
     full_ranges.READS,
+    used_up_subnets.READS,
 )
 
 
@@ -172,7 +175,7 @@ def _other(start: PodStart) -> StartFault | None:
 
 
 _READERS: Final[tuple[Callable[[PodStart], StartFault | None], ...]] = (
-    *(_missing, _full_range, _image),
+    *(_missing, used_up_subnets.fault, _full_range, _image),
     *(volume_starts.awaited, _unregistered, *volume_starts.READERS),
     *(attached_networks.fault, _delegated, plugin_tokens.fault, _plugin, _container, _other),
 )

@@ -64,6 +64,11 @@ class Feature(enum.Enum):
         Version(1, 0, 1),
     )
     TSC_TOLERANCE = ("TSC frequencies may differ by 250 ppm", Version(0, 59, 1))
+    COPIES_FLAGGED = ("a migration that copies volumes tells libvirt so", Version(1, 4))
+    MANUAL_RECOVERY = (
+        "a VM whose volumes were copied in part is not started (ManualRecoveryRequired)",
+        Version(1, 4),
+    )
     RUNNING_DEPRECATED = ("the field running is deprecated", Version(1, 4))
     PERSISTENT_STATE = (
         "persistent vTPM and EFI on storage that is not shared can be migrated",

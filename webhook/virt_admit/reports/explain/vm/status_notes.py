@@ -49,6 +49,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import down_vms, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher import launcher_pod
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut_middle, names, scheduler_words
 from virt_admit.model.node_updates import cordoners
@@ -270,13 +271,20 @@ def _moving(vmi: Object, cluster: Cluster) -> Iterator[str]:
             f"pods{volumes}{budget}"
         )
         if copies:
-            yield _UNFINISHED.format(claims=names(each.source for each in copies))
+            recovers = versions.has_release(cluster, versions.Feature.MANUAL_RECOVERY.since)
+            said = _UNFINISHED if recovers else _UNFINISHED_BEFORE
+            yield said.format(claims=names(each.source for each in copies))
 
 
 _UNFINISHED: Final = (
     "until its copy is complete the guest runs on {claims}, although its spec names the copy. If "
     "the guest ends before, KubeVirt does not start it (ManualRecoveryRequired) until the VM names "
     "{claims} again; keep {claims} until then"
+)
+_UNFINISHED_BEFORE: Final = (
+    "until its copy is complete the guest runs on {claims}, although its spec names the copy. If "
+    "the guest ends before, this release of KubeVirt starts it from the copy, which lacks data; "
+    "name {claims} in the VM again before that, and keep {claims}"
 )
 
 

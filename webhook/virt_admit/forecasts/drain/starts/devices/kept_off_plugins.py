@@ -89,12 +89,12 @@ def of_device(node: str, device: str, cluster: Cluster) -> KeptOffPlugin | None:
     if unreported_devices.is_offered_by_kubevirt(device, cluster):
         return None
     alike = (*_ALIKE, _MIG[1]) if device.startswith(_MIG[0]) else _ALIKE
-    offering = (
+    offerers = (
         name
-        for name in cluster.cached(_offering).get(device, ())
+        for name in cluster.cached(offering).get(device, ())
         if all(state.nodes[name].labels.get(key) == here.labels.get(key) for key in alike)
     )
-    daemon = next(_daemons(offering, device, cluster), None)
+    daemon = next(_daemons(offerers, device, cluster), None)
     if daemon is None or any(
         node_pods.daemon(pod) == daemon.name and pod.namespace == daemon.namespace
         for pod in node_pods.of_node(node, cluster)
@@ -111,7 +111,7 @@ def of_device(node: str, device: str, cluster: Cluster) -> KeptOffPlugin | None:
     return KeptOffPlugin(node, device, absent, paused)
 
 
-def _offering(cluster: Cluster) -> Mapping[str, Sequence[str]]:
+def offering(cluster: Cluster) -> Mapping[str, Sequence[str]]:
     """Return the nodes that offer each device, by name."""
     found: dict[str, list[str]] = {}
     for name, node in sorted(candidates.scheduler(cluster).state.nodes.items()):
@@ -167,7 +167,7 @@ def of_node(node: Object, cluster: Cluster) -> KeptOffPlugin | None:
     nodes = candidates.scheduler(cluster).state.nodes
     own = nodes[node.name].allocatable or {} if node.name in nodes else {}
     may_lack = {device for device, number in own.items() if not number}
-    offered = cluster.cached(_offering)
+    offered = cluster.cached(offering)
     devices = offered.keys() if paused_operands.any_of(node) else offered.keys() & may_lack
     lacked = sorted(device for device in devices if not own.get(device))
     found = (of_device(node.name, device, cluster) for device in lacked)

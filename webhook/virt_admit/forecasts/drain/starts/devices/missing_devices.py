@@ -17,8 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from virt_admit.forecasts.drain.failures.iommu_groups import PCI_DEVICE
-from virt_admit.forecasts.drain.starts.devices import kept_off_plugins, unreported_devices
+from virt_admit.forecasts.drain.starts.devices import (
+    kept_off_plugins,
+    unlike_workloads,
+    unreported_devices,
+)
 from virt_admit.forecasts.drain.starts.devices.kept_off_plugins import KeptOffPlugin
 from virt_admit.forecasts.drain.starts.devices.unreported_devices import (
     HARVESTER,
@@ -29,6 +32,7 @@ from virt_admit.forecasts.drain.starts.devices.unreported_devices import (
 )
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
+from virt_admit.forecasts.placement.components.drivers.missing_device_files import PCI_DEVICE
 from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import logs_of, pods_on, typed
@@ -50,6 +54,7 @@ from virt_admit.model.scheduler.resources import show
 
 READS: Final[Reads] = union(
     kept_off_plugins.READS,
+    unlike_workloads.READS,
     {VM: tuple(f"spec.template.spec.domain.devices.{each}" for each in ("gpus", "hostDevices"))},
 )
 
@@ -86,6 +91,10 @@ def problem(obj: Object, target: SchedulingTarget, cluster: Cluster) -> Problem 
     kept = [kept_off_plugins.of_device(*each, cluster) for each in none]
     if off := [each for each in kept if each is not None]:
         return _kept_off(off, in_use)
+    unlike = (unlike_workloads.of_device(*each, cluster) for each in none)
+    if not lost and (free := next((each for each in unlike if each is not None), None)) is not None:
+        used_up = f"; {names(in_use, 2 * _WORDS)}" if in_use else ""
+        return Problem(f"{free.words}{used_up}", free.remedy, _CAUSE)
     none = [each for each in none if _had(scheduler, *each, cluster)] or (
         [] if lost or used else none
     )

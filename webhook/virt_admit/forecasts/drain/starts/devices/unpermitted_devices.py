@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from virt_admit.forecasts.drain.failures import iommu_groups
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
+from virt_admit.forecasts.placement.components.drivers.missing_device_files import PCI_DEVICE
 from virt_admit.model.commands import about, json_patch, kubectl, merge_patch, nested, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -138,7 +138,7 @@ def _selected(device: str, cluster: Cluster) -> str:
     """
     known = (
         each
-        for each in cluster.known(iommu_groups.PCI_DEVICE)
+        for each in cluster.known(PCI_DEVICE)
         if each.at("status", "resourceName").text == device
     )
     ids = (

@@ -15,8 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.failures.iommu_groups import PCI_DEVICE, PCI_DEVICE_CLAIM
 from virt_admit.forecasts.placement import candidates, virt_handlers
+from virt_admit.forecasts.placement.components.drivers.missing_device_files import (
+    PCI_DEVICE,
+    PCI_DEVICE_CLAIM,
+)
 from virt_admit.forecasts.placement.refusals import affinity_partners
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import kubectl, logs_of, pods_on, typed

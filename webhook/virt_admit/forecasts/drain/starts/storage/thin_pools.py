@@ -19,7 +19,7 @@ from virt_admit.model.kubernetes.kinds import CSI_DRIVER, STORAGE_CLASS
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import fields
 from virt_admit.model.messages import names
-from virt_admit.model.scheduler.resources import MEMORY, amount, show
+from virt_admit.model.scheduler.resources import MEMORY, amount
 
 READS: Final[Reads] = {STORAGE_CLASS: ("parameters",)}
 _LVM_NODE: Final = kinds.guess("local.openebs.io/v1alpha1", "LVMNode")
@@ -34,6 +34,8 @@ class ThinClass(NamedTuple):
     words: str
     groups: tuple[str, ...]
     """The volume groups, as ``volume group vg on n1``."""
+    has_room: bool
+    """Whether a smaller volume fits into what is published."""
 
     def remedy(self, driver: str) -> str:
         """Return what lets kube-scheduler use the pools, or enlarges what it counts."""
@@ -42,9 +44,8 @@ class ThinClass(NamedTuple):
             f"if the thin pool there has room (lvs on the node), set storageCapacity: false in "
             f"CSIDriver {driver} until an update of it counts the pool"
         )
-        return typed(
-            words, off, f"or add disks to {names(self.groups)}, or ask for a smaller claim"
-        )
+        smaller = ", or ask for a smaller claim" if self.has_room else ""
+        return typed(words, off, f"or add disks to {names(self.groups)}{smaller}")
 
 
 def of(storage_class: str, most: Mapping[str, int | None], cluster: Cluster) -> ThinClass | None:
@@ -65,7 +66,8 @@ def of(storage_class: str, most: Mapping[str, int | None], cluster: Cluster) -> 
         f", the free space of the volume group (LVMNode: {each}). But the class makes thin volumes "
         f"({thin}), and what their thin pool has left is not counted"
     )
-    return ThinClass(words, tuple(f"{group.name} on {name}" for name, group in found.items()))
+    groups_of = tuple(f"{group.name} on {name}" for name, group in found.items())
+    return ThinClass(words, groups_of, any(most.values()))
 
 
 def _parameter(storage_class: str, cluster: Cluster) -> str:
@@ -93,7 +95,15 @@ def _published(node: str, most: int | None, cluster: Cluster) -> _VolumeGroup | 
         for group in lvm_node["volumeGroups"].items():
             size, free = (amount(MEMORY, group[key].value) for key in ("size", "free"))
             if group["free"].present and free == most and size > free:
-                return _VolumeGroup(
-                    group["name"].text or "?", show(MEMORY, size), show(MEMORY, free)
-                )
+                return _VolumeGroup(group["name"].text or "?", _shown(size), _shown(free))
     return None
+
+
+def _shown(size: int) -> str:
+    """Return how much there is, which is not rounded up as a demand is."""
+    return next(
+        (f"{size / unit:.3g}{suffix}" for unit, suffix in _UNITS if size >= unit), f"{size}"
+    )
+
+
+_UNITS: Final = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"))
