@@ -43,7 +43,7 @@ def check(obj: Object, context: Context) -> Findings:
     number = _outdated(obj, context.cluster)
     now = f" ({number} now)" if number else ""
     alternative = ", or remove the field" if kinds.of(obj) is HCO else ""
-    add = f"List LiveMigrate{alternative}."
+    add = f"List LiveMigrate in workloadUpdateMethods{alternative}."
     command = ""
     if chart := fleet_objects.chart_of(obj):
         owner = apply_conflicts.owner_of(obj, _METHODS)
