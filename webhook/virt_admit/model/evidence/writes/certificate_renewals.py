@@ -1,8 +1,8 @@
 """Who renews the certificate of a Service that the API server no longer trusts.
 
 The operators of CDI and KubeVirt write the Secrets of their components again before they end; CDI's
-certificate lives 24 hours. The programs behind the Service only read the Secret, and take a new one
-over without a restart: while the operator is down, a restart of them ends nothing. Sources:
+certificate lives 24 hours. The programs behind the Service only read the Secret. One that has not
+taken a new one over is restarted; while the operator is down, that ends nothing. Sources:
 kubevirt/containerized-data-importer:pkg/operator/controller/certrotation.go#Sync,
 pkg/operator/resources/cert/factory.go, pkg/util/cert/watcher/watcher.go, issue 2695;
 kubevirt/kubevirt:pkg/virt-operator/resource/apply/core.go#createOrUpdateCertificateSecrets.
@@ -38,8 +38,7 @@ _RESTART: Final = (
     "restart what serves that certificate and writes the bundle: the pods behind the Service"
 )
 _RENEW: Final = (
-    "see why the certificate is not renewed: the Secret or Certificate from which the pods behind "
-    "the Service have it. A restart of these pods helps only if it holds a newer one"
+    f"{_RESTART}; if that changes nothing, renew the Secret or Certificate from which they have it"
 )
 
 
@@ -70,13 +69,8 @@ def of_service(service: tuple[str, str], said: str, cluster: Cluster) -> Certifi
         gone = f"Deployment {service[0]}/{name}, which renews it, does not exist"
         return CertificateRenewal(f"install {name} again, which renews it", f"; {gone}")
     if operator.at("status", "readyReplicas").integer:
-        see = typed(
-            f"see the log of {name}, which renews it and the bundle",
-            about("describe", operator, DEPLOYMENT),
-        )
         return CertificateRenewal(
-            f"{see}. A restart of the pods behind the Service helps only if its Secret holds a "
-            "newer one"
+            f"{_RESTART}; if that changes nothing, see the log of {name}, which renews it"
         )
     return _of_idle(operator, cluster)
 

@@ -26,6 +26,7 @@ from virt_admit.model.remediation import fence_taints
 READS: Final[Reads] = {NODE: ("metadata.labels",)}
 
 _SINCE: Final = (1, 26)
+_NOW: Final = "as a decision"
 _RELEASE: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})")
 
 
@@ -35,7 +36,7 @@ def taint_works(cluster: Cluster) -> bool:
     return release is None or (int(release[1]), int(release[2])) >= _SINCE
 
 
-def way(node: str, cluster: Cluster, when: str = "as a decision") -> str:
+def way(node: str, cluster: Cluster, when: str = _NOW) -> str:
     """Return what frees the pods and volumes of a lost node, as an imperative.
 
     Args:
@@ -45,8 +46,9 @@ def way(node: str, cluster: Cluster, when: str = "as a decision") -> str:
     """
     if taint_works(cluster):
         return f"{when}, {fence_taints.fence(node)}"
+    first = "" if when == _NOW else f"{when}, "
     words = (
-        f"{_start(node)}without it, Kubernetes {cluster.server_version} ends none of its "
+        f"{first}{_start(node)}without it, Kubernetes {cluster.server_version} ends none of its "
         "pods (the taint out-of-service has an effect by default from 1.26 on), and detaches its "
         "volumes 6 minutes after the pods are gone"
     )
@@ -54,7 +56,7 @@ def way(node: str, cluster: Cluster, when: str = "as a decision") -> str:
     if found is None or not _CONTROL_PLANE.isdisjoint(found.labels):
         return words
     return (
-        f"{words}. Only if {node} never comes back: {when}, confirm that it is powered off, then "
+        f"{words}. Only if {node} never comes back: {_NOW}, confirm that it is powered off, then "
         "delete its Node object, with which its pods go"
     )
 
@@ -68,9 +70,9 @@ def _start(node: str) -> str:
     return f"start {node} again: "
 
 
-def otherwise(node: str, cluster: Cluster, when: str = "as a decision") -> str:
+def otherwise(node: str, cluster: Cluster, when: str = _NOW) -> str:
     """Return the same as another way: ``or, as a decision, ...``."""
-    comma = "," if taint_works(cluster) else ""
+    comma = "," if taint_works(cluster) or when != _NOW else ""
     return f"or{comma} {way(node, cluster, when)}"
 
 
