@@ -12,10 +12,18 @@ from virt_admit.model.kubernetes.kinds import (
     FAR_TEMPLATE,
     KUBEVIRT,
     NODE,
+    POD,
     VM,
     VMI,
 )
 from virt_admit.model.kubernetes.objects import Object
+
+NO_PROXY = {"name": "NO_PROXY", "value": "localhost,10.0.0.0/8"}
+
+
+def in_pod(proxy):
+    return {"spec": {"containers": [{"env": [{"name": "https_proxy", "value": proxy}, NO_PROXY]}]}}
+
 
 VOLUMES = [
     {
@@ -125,6 +133,7 @@ MACHINE = {
             {"spec": {"x": [{"env": [{"name": "TOKEN", "value": "hunter2"}, "odd"]}]}},
             {"spec": {"x": [{"env": [{"name": "TOKEN"}, "odd"]}]}},
         ),
+        (POD, in_pod("http://u:p@x"), in_pod("http://x")),
         (
             CONTROLLER_REVISION,
             {"data": {"spec": {"template": {"args": "hunter2"}}}},

@@ -272,7 +272,7 @@ def test_an_owner_does_not_show_that_it_acts(objects):
     (row,) = found.nodes[0].forecasts
     assert (row.outcome, found.drainable) == (VmOutcome.UNKNOWN, None)
     assert "perhaps the controller of its owner" in row.reason
-    assert row.remedy.endswith("acts on status.evacuationNodeName, or, as a decision, stop it")
+    assert "its controller acts on status.evacuationNodeName" in row.remedy
     assert report.verdict(found).sentence == (
         "whether the controller outside KubeVirt moves 1 VM is not known, so a drain may be "
         "blocked."
@@ -360,13 +360,33 @@ def test_the_owners_that_move_a_vm_are_compared_once_for_all_others():
     assert Counted.asked == 20
 
 
+ACTS = (
+    "see that its controller acts on status.evacuationNodeName (if it is a node of a guest "
+    "cluster: delete its Machine there)"
+)
+
+
 def test_a_vm_that_nothing_moves_is_stopped_only_as_a_decision():
     (row,) = drained(worker({}), machine("db")).forecasts
     assert row.outcome is VmOutcome.BLOCKS
-    assert row.remedy == (
-        "see that its controller acts on status.evacuationNodeName; or, as a decision, stop it: "
-        "virtctl stop db -n shop"
-    )
+    assert row.remedy == f"{ACTS}; or, as a decision, stop it: virtctl stop db -n shop"
+
+
+@pytest.mark.parametrize(
+    ("migratable", "others", "way"),
+    [
+        ("True", [], ", or migrate it by hand: virtctl migrate db -n shop"),
+        ("False", [], ""),
+        ("True", ["machine-controller-1"], ", or migrate it by hand: virtctl migrate db -n shop"),
+    ],
+)
+def test_a_vm_without_a_known_mover_is_migrated_by_hand_if_it_can(migratable, others, way):
+    vmi = hosted(labels={}, migratable=migratable)
+    found = drained(vmi, machine("db"), *(manifest("v1", "Pod", name, "x") for name in others))
+    (row,) = found.forecasts
+    assert row.remedy == f"{ACTS}{way}; or, as a decision, stop it: virtctl stop db -n shop"
+    assert "no label or owner of it names a known controller" in row.reason
+    assert ("no pod of one runs here" in row.reason) is not others
 
 
 def not_migratable(*objects, owner="MachineSet", labels=None, notes=None):

@@ -12,7 +12,7 @@ from virt_admit.rule import Context
 from virt_admit.rules.node import node_without_health_check
 
 
-def harvester(value, *own, group="harvesterhci.io"):
+def harvester(value, *own, group="harvesterhci.io", release=None, role=None):
     """The loss of a node of Harvester, whose setting has this value,
     and whose own pods are on these nodes.
     """
@@ -23,7 +23,11 @@ def harvester(value, *own, group="harvesterhci.io"):
     setting = manifest(f"{group}/v1beta1", "Setting", "vm-force-reset-policy", **fields)
     place = {"namespace": "harvester-system", "labels": {"app.kubernetes.io/name": "harvester"}}
     pods = [pod(f"harvester-{on}", on, "1Gi", metadata=place) for on in own]
-    return lose(snapshot(nodes, vm("db", "n1"), pods, setting if value is not None else []), "n1")
+    for each in nodes if role is not None else ():
+        each["metadata"]["labels"][f"node-role.kubernetes.io/{role}"] = "true"
+    found = snapshot(nodes, vm("db", "n1"), pods, setting if value is not None else [])
+    found.server_version = release
+    return lose(found, "n1")
 
 
 @pytest.mark.parametrize(("value", "wait"), [('{"enable":true,"period":90}', 90), ("", 300)])
@@ -48,6 +52,25 @@ def test_harvester_does_nothing_where_its_setting_says_so(value, why):
     assert (found.survives, row.outcome) == (False, "never restarts")
     assert f"Harvester's setting vm-force-reset-policy refuses: {why}" in found.because[0]
     assert "kubectl edit settings.harvesterhci.io vm-force-reset-policy" in row.remedy
+
+
+@pytest.mark.parametrize(
+    ("release", "role", "taint", "delete"),
+    [
+        (None, None, True, False),
+        ("v1.26.0+rke2r1", None, True, False),
+        ("v1.25.9+rke2r1", None, False, True),
+        ("v1.23.4", "control-plane", False, False),
+        ("v1.25.9", "etcd", False, False),
+    ],
+)
+def test_the_taint_is_offered_where_the_release_acts_on_it(release, role, taint, delete):
+    off = '{"enable":false,"period":300}'
+    row = only_vm(harvester(off, "n1", "n2", release=release, role=role))
+    assert ("kubectl taint nodes n1" in row.remedy) is taint
+    assert ("start n1 again" in row.remedy) is not taint
+    assert ("delete its Node object" in row.remedy) is delete
+    assert (row.by_hand is not None) is taint
 
 
 def test_harvester_is_lost_with_its_only_pod():

@@ -151,7 +151,9 @@ def test_failed_machines_use_up_the_limit():
         """'{"status":{"failureReason":null,"failureMessage":null}}'"""
     )
     refusing = actor(check(), *objects)
-    assert refusing.refuses == "maxUnhealthy 40% allows 1 of 3 to be unhealthy, and 3 are"
+    assert refusing.refuses == (
+        "maxUnhealthy 40% allows 1 of 3 to be unhealthy, and 3 are (with node-m1, node-m2)"
+    )
     assert refusing.remedy == note
 
 

@@ -245,6 +245,101 @@ def test_a_certificate_that_is_not_trusted(metadata, parts, says):
     assert says in refused.remedy
 
 
+CDI_HOOK = "datavolume-mutate.cdi.kubevirt.io"
+EXPIRED = (
+    f'failed calling webhook "{CDI_HOOK}": Post "https://cdi-api.cdi.svc:443/x": x509: certificate '
+    f"has expired or is not yet valid: current time {NOW} is after 2026-11-20T00:00:00Z"
+)
+SINCE = "2026-11-19T12:00:00Z"
+
+
+def cdi_operator(ready=None, replicas=1, **env):
+    """CDI with its operator, which has no ready pod, and these variables in its pod."""
+    down = {"type": "Available", "status": "False", "lastTransitionTime": SINCE}
+    status = {"conditions": [down], **({"readyReplicas": ready} if ready else {})}
+    own = {"replicas": replicas}
+    waiting = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 9}
+    unready = [{"type": "Ready", "status": "False", "lastTransitionTime": SINCE}]
+    states = [{"name": "op", "lastState": {"terminated": {"exitCode": 1}}, **waiting}]
+    variables = [{"name": name, "value": value} for name, value in env.items()]
+    pod = manifest(
+        "v1",
+        "Pod",
+        "cdi-operator-1-x",
+        "cdi",
+        spec={"containers": [{"name": "op", "env": variables}], "nodeName": "a"},
+        status={"phase": "Running", "conditions": unready, "containerStatuses": states},
+    )
+    pod.data["metadata"]["ownerReferences"] = [owner("ReplicaSet", "cdi-operator-1")]
+    replica_set = manifest("apps/v1", "ReplicaSet", "cdi-operator-1", "cdi")
+    replica_set.data["metadata"]["ownerReferences"] = [owner("Deployment", "cdi-operator")]
+    deployment = manifest("apps/v1", "Deployment", "cdi-operator", "cdi", spec=own, status=status)
+    return [deployment, *([replica_set, pod] if not ready and replicas else [])]
+
+
+def owner(kind, name):
+    return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+
+
+def expired(*parts, **changes):
+    own = configuration("cdi", hook(CDI_HOOK, "cdi", service="cdi-api"))
+    api = [service("cdi-api", "cdi"), endpoints("cdi-api", "cdi")]
+    return found(own, *api, *parts, said=EXPIRED, **changes)
+
+
+@pytest.mark.parametrize(
+    ("parts", "cause", "remedy"),
+    [
+        (
+            cdi_operator(),
+            "which renews it, has no ready pod for 7 days (pod cdi-operator-1-x: container op",
+            "repair Deployment cdi/cdi-operator, which then renews it: kubectl describe",
+        ),
+        (cdi_operator(replicas=0), "for 7 days (spec.replicas 0)", "--replicas=1"),
+        (cdi_operator(ready=1), "", "if that changes nothing, see the log of cdi-operator"),
+        ([workload()], "Deployment cdi/cdi-operator, which renews it, does not exist", "install"),
+        ([], "", "if that changes nothing, renew the Secret"),
+    ],
+    ids=["down", "scaled down", "runs", "gone", "not known"],
+)
+def test_an_expired_certificate_is_renewed_by_the_operator_of_the_product(parts, cause, remedy):
+    refused = expired(*parts)
+
+    assert "the API server rejects (certificate has expired" in refused.words
+    assert refused.words.endswith("valid)") if not cause else cause in refused.words
+    assert remedy in refused.remedy
+    assert ("restart what serves" in refused.remedy) is (not cause)
+
+
+PROXY = "http://u:p@proxy.example.com:3128"
+KUBERNETES = manifest("v1", "Service", "kubernetes", "default", spec={"clusterIP": "10.96.0.1"})
+
+
+@pytest.mark.parametrize(
+    ("env", "caught"),
+    [
+        ({"HTTPS_PROXY": PROXY, "NO_PROXY": "localhost,.svc,10.60.4.0/24"}, True),
+        ({"https_proxy": PROXY}, True),
+        ({"HTTPS_PROXY": PROXY, "NO_PROXY": "localhost, 10.96.0.0/12"}, False),
+        ({"HTTPS_PROXY": PROXY, "no_proxy": "10.96.0.1"}, False),
+        ({"HTTPS_PROXY": PROXY, "NO_PROXY": "*"}, False),
+        ({"HTTPS_PROXY": PROXY, "NO_PROXY": None}, False),
+        ({"HTTPS_PROXY": "", "NO_PROXY": "localhost"}, False),
+        ({"HTTP_PROXY": PROXY}, False),
+        ({"HTTPS_PROXY": PROXY, "KUBERNETES_SERVICE_HOST": "api.example.com"}, False),
+    ],
+)
+def test_an_operator_whose_proxy_catches_the_api_server(env, caught):
+    refused = expired(KUBERNETES, *cdi_operator(**env))
+
+    assert ("does not cover Service default/kubernetes (10.96.0.1)" in refused.words) is (
+        caught and "NO_PROXY" in env
+    )
+    assert ("its requests to the API server go to the proxy" in refused.words) is caught
+    assert ("to its NO_PROXY in Deployment cdi/cdi-operator" in refused.remedy) is caught
+    assert "u:p" not in refused.words
+
+
 @pytest.mark.parametrize(
     ("at", "then"),
     [("2026-08-10T12:00:00Z", " rejected at 2026-08-10T12:00:00Z ("), (None, " rejected (")],

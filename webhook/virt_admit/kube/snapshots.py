@@ -244,6 +244,8 @@ _DROPPED: Final = frozenset(
     )
 )
 _PARAMETERS: Final = frozenset(("sharedparameters", "nodeparameters"))  # of fence agents
+_PROXIES: Final = frozenset(("HTTPS_PROXY", "NO_PROXY"))
+"""Variables whose values are kept, without logins: which requests go to a proxy."""
 _TEMPLATE: Final = re.compile(
     r"""\{\{ (?: /\* (?>.*?\*/) | "(?:[^"\\]|\\.)*+" | `[^`]*+` | [^"`}] )*+ \}\} | \{\{""",
     re.DOTALL | re.VERBOSE,
@@ -290,9 +292,12 @@ def _field(key: str, value: Any) -> Any:
 
 
 def _without_value(item: Any) -> Any:
-    if isinstance(item, Mapping):
-        return {key: value for key, value in item.items() if key != "value"}
-    return item
+    if not isinstance(item, Mapping):
+        return item
+    name, value = item.get("name"), item.get("value")
+    if isinstance(name, str) and name.upper() in _PROXIES and isinstance(value, str):
+        return {**item, "value": without_login(value)}
+    return {key: value for key, value in item.items() if key != "value"}
 
 
 def _blank(value: Any, name: str = "") -> Any:

@@ -172,3 +172,20 @@ def test_nodes_are_given_to_their_pools_once_for_all_vms(monkeypatch):
     cluster = complete(kubevirt({}), pool("worker"), *WORKERS)
     assert all(static_cpus.of(REFUSED, cluster) for _ in range(3))
     assert len(given) == 1
+
+
+@pytest.mark.parametrize(
+    ("labels", "way"),
+    [
+        ({"harvesterhci.io/managed": "true"}, "enable the CPU Manager of a host in Harvester 1.4"),
+        ({}, "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node"),
+    ],
+)
+def test_harvester_has_its_own_way(labels, way):
+    nodes = [manifest("v1", "Node", name, metadata={"labels": labels}) for name in REFUSED]
+    found = told(*nodes, pools=[])
+
+    assert found.remedy.startswith(way)
+    assert found.remedy.endswith(
+        "virt-handler labels it; or remove dedicatedCpuPlacement from the VM"
+    )

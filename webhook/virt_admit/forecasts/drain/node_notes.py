@@ -61,13 +61,8 @@ from virt_admit.model.node_updates import (
     updaters,
 )
 from virt_admit.model.node_updates.operators import poolless_nodes
-from virt_admit.model.remediation import (
-    control_plane,
-    etcd_guard,
-    fence_taints,
-    machine_drain,
-    maintenance,
-)
+from virt_admit.model.remediation import control_plane, etcd_guard, machine_drain, maintenance
+from virt_admit.model.remediation.by_hand import hand_fences
 
 READS: Final[Reads] = union(
     cordoners.READS,
@@ -273,7 +268,7 @@ def _awaited_elsewhere(node: Object, cluster: Cluster) -> Iterator[str]:
             f"{found.fault.remedy}"
         )
     for left in volume_attachments.left_in_use(node.name, cluster):
-        yield f"{capital(left.words(node.name))}. As a decision, {fence_taints.fence(node.name)}"
+        yield f"{capital(left.words(node.name))}. {capital(hand_fences.way(node.name, cluster))}"
 
 
 def _locked(node: Object, cluster: Cluster) -> Iterator[str]:

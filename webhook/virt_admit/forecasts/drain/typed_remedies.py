@@ -18,6 +18,7 @@ from virt_admit.forecasts.drain.failed_migrations.pair_remedies import (
 )
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states.vm_states_failures import LOWER_LOAD, VOLUME_REMEDY
+from virt_admit.forecasts.drain.vmi_evictions import MIGRATE_BY_HAND
 from virt_admit.forecasts.placement import candidates, network_reach, permanent_constraints
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed, virtctl
@@ -28,14 +29,12 @@ from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
     HCO,
     KUBEVIRT,
-    LIMIT_RANGE,
     MIGRATION_POLICY,
     NODE,
     PDB,
     RESOURCE_QUOTA,
     VM,
     VMI,
-    VMIRS,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
@@ -93,7 +92,10 @@ def _placed(remedy: str, command: str, vmi: Object) -> str:
     """Return a remedy with its command behind the way that it carries out."""
     for ending, words in _STOPS.items():
         if remedy.endswith(ending) and command.startswith("virtctl stop "):
-            return f"{remedy.removesuffix(ending)}; or{words}{typed('stop it', command)}"
+            first = remedy.removesuffix(ending)
+            if first.endswith(MIGRATE_BY_HAND):
+                first = typed(first, virtctl("migrate", vmi.name, vms.namespace_of(vmi)))
+            return f"{first}; or{words}{typed('stop it', command)}"
     lasting = remedy.removesuffix(SHUT_DOWN).removesuffix(", or ")
     if not remedy.endswith(SHUT_DOWN):
         return typed(f"{remedy}{_next_start(vmi, command, remedy)}", command)
@@ -280,12 +282,12 @@ def _patch_vm(vmi: Object, data: Mapping[str, Any]) -> str:
     it has neither.
     """
     namespace, kind = vms.namespace_of(vmi), kinds.of(vmi)
-    if kind is VMIRS:
+    if kind is kinds.VMIRS:
         return merge_patch(kind, vmi.name, namespace, data)
     if _has_vm(vmi):
         return merge_patch(VM, vmi.name, namespace, data)
     owner = vmis.owner(vmi, "VirtualMachineInstanceReplicaSet")
-    return merge_patch(VMIRS, owner, namespace, data) if owner else ""
+    return merge_patch(kinds.VMIRS, owner, namespace, data) if owner else ""
 
 
 def _next_start(vmi: Object, command: str, remedy: str) -> str:
@@ -440,7 +442,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = {
     ),
     ProblemCause.QUOTA: _edit_quota,
     ProblemCause.LIMIT_RANGE: lambda _problem, vmi, _cluster: kubectl(
-        "edit", LIMIT_RANGE, "", vms.namespace_of(vmi)
+        "edit", kinds.LIMIT_RANGE, "", vms.namespace_of(vmi)
     ),
     ProblemCause.STOP_OVERDUE: _describe,
     ProblemCause.POD_NOT_ENDING: _describe,

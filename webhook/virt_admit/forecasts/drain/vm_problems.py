@@ -10,7 +10,7 @@ from virt_admit.forecasts.drain import typed_remedies
 from virt_admit.forecasts.drain.external import acting_owners, external_movers
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import stuck_starts
-from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction
+from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction, no_mover_here
 from virt_admit.forecasts.placement.components.longhorn import engine_limits
 from virt_admit.model.commands import typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster, gather
@@ -90,6 +90,8 @@ def with_mover(found: Reaction, vmi: Object, cluster: Cluster) -> Reaction:
         return found._replace(
             effect=Effect.ATTENDED, reason=f"{reason}; whether that acts is not known"
         )
+    if asked and no_mover_here(cluster):
+        return found._replace(reason=f"{found.reason}, and no pod of one runs here")
     return found
 
 

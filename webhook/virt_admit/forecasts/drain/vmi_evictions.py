@@ -118,12 +118,7 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
         case Eviction.WAITS if vms.has_mover(vmi, vmi.labels):
             return _attended(vmi, said, cluster)
         case Eviction.WAITS:
-            reason = f"{said.phrase}: something outside KubeVirt has to move it"
-            remedy = (
-                "see that its controller acts on status.evacuationNodeName, or, as a decision, "
-                "stop it"
-            )
-            return Reaction(Effect.EXTERNAL, said, reason, remedy, ProblemCause.EXTERNAL)
+            return _unattended(vmi, said)
         case Eviction.MIGRATES:
             limit = _no_migration(cluster)
             if limit is not None:
@@ -143,6 +138,29 @@ def reaction(vmi: Object, cluster: Cluster) -> Reaction:
         else ""
     )
     return Reaction(Effect.SHUTS_DOWN, said, f"{said.phrase}{hindered}")
+
+
+def _unattended(vmi: Object, said: Strategy) -> Reaction:
+    """Return that nothing known moves a VMI. A controller may run outside the cluster.
+
+    A migration by hand asks for the condition LiveMigratable alone, not for the strategy
+    (kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/
+    migration-create-admitter.go#Admit).
+    """
+    reason = (
+        f"{said.phrase}: something outside KubeVirt has to move it, but no label or owner of it "
+        "names a known controller"
+    )
+    by_hand = f", or {MIGRATE_BY_HAND}" if vmis.migratable(vmi) else ""
+    remedy = (
+        "see that its controller acts on status.evacuationNodeName (if it is a node of a guest "
+        f"cluster: delete its Machine there){by_hand}, or, as a decision, stop it"
+    )
+    return Reaction(Effect.EXTERNAL, said, reason, remedy, ProblemCause.EXTERNAL)
+
+
+MIGRATE_BY_HAND: Final = "migrate it by hand"
+"""How the remedy of a VM ends that can migrate, before it has a command."""
 
 
 def _attended(vmi: Object, said: Strategy, cluster: Cluster) -> Reaction:
@@ -203,6 +221,11 @@ _MOVERS: Final = ("capk-", "capi-provider", "machine-controller", "kubermatic-")
 def _mover_pods(cluster: Cluster) -> tuple[Object, ...]:
     """Return the pods that may be such a controller."""
     return tuple(pod for pod in cluster.known(POD) if pod.name.startswith(_MOVERS))
+
+
+def no_mover_here(cluster: Cluster) -> bool:
+    """Return whether no pod of a known controller runs in this cluster."""
+    return not unlisted(cluster, POD) and not _mover_pods(cluster)
 
 
 def _ready_mover(who: str, cluster: Cluster) -> Object | None:

@@ -36,6 +36,7 @@ from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
 from virt_admit.model.remediation import machine_owners, selected_nodes
 
@@ -257,7 +258,13 @@ def _refusal(view: WatchingCheck, node: str, loss: Loss) -> tuple[str, tuple[str
     down = view.down(loss)
     limited = view.budget.refuses(down)
     if limited:
-        return limited, view.unread if view.budget.least > 1 else ()
+        others = [
+            each
+            for each, obj in view.nodes.items()
+            if obj.name in view.unhealthy and each not in loss.lost
+        ]
+        also = f" (with {names(sorted(others), 120)})" if others else ""
+        return f"{limited}{also}", view.unread if view.budget.least > 1 else ()
     most = view.budget.most
     unseen: list[str] = []
     if most is None or down + len(view.unread) > most:

@@ -33,6 +33,7 @@ from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.lookups import keep_of, once
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem
+from virt_admit.model.remediation.by_hand import hand_fences
 from virt_admit.model.scheduler.pods import Pod
 from virt_admit.model.scheduler.resources import MEMORY, amount
 
@@ -275,7 +276,7 @@ def _row(
         if not loss.stopped and (check := vm_returns.replacement(vmi, loss.cluster)[0]):
             why = f"{why}; {check} replaces it with another VM"
         nowhere = bound or gone or pod.full_name in room.nowhere
-        held = nowhere or _start_doubt(vmi, pod, loss)
+        held = nowhere or _start_doubt(vmi, pod, loss) or not hand_fences.taint_works(loss.cluster)
         return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)
     if comes and bound:
         way = lost_storage.elsewhere(pod, loss)

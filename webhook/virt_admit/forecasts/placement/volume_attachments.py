@@ -33,6 +33,7 @@ from virt_admit.model.kubevirt.launcher import claim_holders
 from virt_admit.model.lookups import find, grouped, is_absent
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import fence_taints
+from virt_admit.model.remediation.by_hand import hand_fences
 from virt_admit.model.scheduler.pods import claim_users
 
 READS: Final[Reads] = union(
@@ -41,6 +42,7 @@ READS: Final[Reads] = union(
     pod_owners.SCALED_READS,
     driver_faults.READS,
     stuck_detaches.READS,
+    hand_fences.READS,
     claim_holders.READS,
     class_parameters.READS,
     drbd_protocols.READS,
@@ -309,10 +311,15 @@ def _lost(attachment: Object, claim: str, cluster: Cluster) -> AttachmentFault |
     silent, found = node_health.silent_for(node, cluster), find(cluster, NODE, "", node)
     if not silent or found is None or fence_taints.is_fenced(found):
         return None
+    way = (
+        f"as a decision, once {node} is confirmed to be off, taint it out-of-service or delete its "
+        f"Node: {fence_taints.fence_command(node)}"
+    )
+    if not hand_fences.taint_works(cluster):
+        way = hand_fences.way(node, cluster)
     return AttachmentFault(
         f"claim {claim} is still attached to {node}, which {silent} (volume {volume(attachment)})",
-        f"as a decision, once {node} is confirmed to be off, taint it out-of-service or delete its "
-        f"Node: {fence_taints.fence_command(node)}",
+        way,
     )
 
 

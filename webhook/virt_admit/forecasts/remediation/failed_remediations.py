@@ -45,7 +45,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut_middle, names, without_command
+from virt_admit.model.messages import capital, cut_middle, names, without_command
 from virt_admit.model.problems import Problem
 from virt_admit.model.remediation import (
     bare_metal,
@@ -54,6 +54,7 @@ from virt_admit.model.remediation import (
     health_checks,
     remediators,
 )
+from virt_admit.model.remediation.by_hand import hand_fences
 
 _KINDS: Final[dict[str, Kind]] = {kind.kind: kind for kind in (FAR, SNR, MDR)}
 _SAID: Final = (*WHOLE_CONDITIONS,)
@@ -62,6 +63,7 @@ READS: Final[Reads] = union(
     clock.READS,
     remediation_agents.READS,
     left_power_offs.READS,
+    hand_fences.READS,
     {
         NHC: (
             *("spec.escalatingRemediations", "spec.remediationTemplate.name"),
@@ -218,12 +220,15 @@ def _unarmed(node: str, obj: Object, cluster: Cluster) -> Problem:
         f"{obj.kind} {obj.full_name} {stands} for {duration(lasts or timedelta())} "
         f"({_UNABLE}): {why}"
     )
-    then = "As a decision, once it is confirmed to be off, taint it out-of-service"
+    taint = "As a decision, once it is confirmed to be off, taint it out-of-service"
     lacks = gone is not None and gone.daemon is not None
     short = f"{remediation_agents.WITHOUT} runs there" if lacks else why
-    way = f"power {node} off by hand, as {short}. {then}"
+    off = f"power {node} off by hand, as {short}"
     later = f"for the next time, {without_command(gone.remedy)}" if gone is not None else ""
-    return Problem(reason, typed(way, fence_taints.fence_command(node), later))
+    if not hand_fences.taint_works(cluster):
+        then = capital(hand_fences.way(node, cluster))
+        return Problem(reason, "; ".join(filter(None, (f"{off}. {then}", later))))
+    return Problem(reason, typed(f"{off}. {taint}", fence_taints.fence_command(node), later))
 
 
 def _stuck(check: Object, node: str, obj: Object, cluster: Cluster) -> Problem:
@@ -310,14 +315,11 @@ def _not_off(node: str, cluster: Cluster) -> Problem | None:
     obj = find(cluster, NODE, "", node)
     if obj is not None and obj.is_true("Ready"):
         first = f"{first}, which then powers off the running node with its VMs"
+    other = hand_fences.otherwise(node, cluster)
     return Problem(
         f"{title} is asked to power off, and is not confirmed to be off: {error}",
-        typed(first, about("describe", host, BARE_METAL_HOST), _by_hand(node)),
+        typed(first, about("describe", host, BARE_METAL_HOST), other),
     )
-
-
-def _by_hand(node: str) -> str:
-    return f"or, as a decision, {fence_taints.fence(node)}"
 
 
 # --- fence agents ---------------------------------------------------------------------------------

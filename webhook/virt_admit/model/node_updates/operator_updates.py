@@ -22,13 +22,15 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.evidence import lost_pins, unready_pods
-from virt_admit.model.evidence.writes import stored_versions
+from virt_admit.model.evidence.writes import silent_conversions, stored_versions
+from virt_admit.model.evidence.writes.silent_conversions import SilentConversion
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import refused_upgrades, stored_shapes
+from virt_admit.model.kubevirt.settings.stored_shapes import Undecodable
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut, cut_middle
 from virt_admit.model.node_updates.operators import (
@@ -41,6 +43,7 @@ READS: Final[Reads] = union(
     awaited_approvals.READS,
     bundle_unpacking.READS,
     refused_upgrades.READS,
+    silent_conversions.READS,
     stored_shapes.READS,
     unready_pods.READS,
     lost_pins.SUBSCRIBED_READS,
@@ -352,8 +355,11 @@ def _unplaced(words: str, csv: Object, cluster: Cluster) -> tuple[str, str]:
     deployment = find(cluster, DEPLOYMENT, csv.namespace, name)
     found = unready_pods.pinned(deployment, cluster) if deployment is not None else None
     if found is None:
-        shape = deployment and stored_shapes.of_deployment(deployment, cluster)
-        return (shape.words, f"{shape.remedy}; OLM goes on then") if shape else ("", "")
+        known: Undecodable | SilentConversion | None = None
+        if deployment is not None:
+            shape = stored_shapes.of_deployment(deployment, cluster)
+            known = shape or silent_conversions.of_deployment(deployment, cluster)
+        return (known.words, f"{known.remedy}; OLM goes on then") if known else ("", "")
     pod, pin = found
     by = lost_pins.subscribed(pod, pin, cluster)
     cause = f"pod {pod.name} {pin.words}{f': {by.words}' if by is not None else ''}"

@@ -27,10 +27,17 @@ def label_causes(pod: Pod, node: Node, *, moment: bool) -> Iterator[str]:
 
     ``moment``: whether cordons, transient taints and readiness count.
     """
-    for key, value in pod.node_selector.items():
-        if node.labels.get(key) != value:
-            yield pod.meanings.get(key) or f"node selector {key}={value}"
-    if pod.node_affinity is not None and not pod.node_affinity.matches(node.name, node.labels):
+    own = pod.node_selector.items()
+    lacks = {key: value for key, value in own if node.labels.get(key) != value}
+    for key, value in lacks.items():
+        yield pod.meanings.get(key) or f"node selector {key}={value}"
+    affinity = pod.node_affinity
+    if (
+        affinity is not None
+        and not affinity.matches(node.name, node.labels)
+        # one that demands the same labels, as Harvester adds it, is not a second cause
+        and not (lacks and affinity.matches(node.name, {**node.labels, **lacks}))
+    ):
         yield "node affinity"
     for key in pod.forbidden_labels:
         if key in node.labels:

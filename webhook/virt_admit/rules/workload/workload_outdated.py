@@ -105,7 +105,7 @@ def _list(cluster: Cluster) -> str:
         if failing := failed_starts.doubt(vmi, target, cluster):
             cause = shorten(failing.reason, 160).rstrip(".")
             return f"List LiveMigrate once {vmi.full_name} can migrate: now {cause}."
-    return "List LiveMigrate."
+    return "List LiveMigrate in workloadUpdateMethods, or use virtctl migrate for single VMs."
 
 
 def _reasons(methods: frozenset[str], cluster: Cluster) -> Counter[str]:

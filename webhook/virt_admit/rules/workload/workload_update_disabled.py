@@ -43,9 +43,9 @@ def check(obj: Object, context: Context) -> Findings:
     number = _outdated(obj, context.cluster)
     now = f" ({number} now)" if number else ""
     alternative = ", or remove the field" if kinds.of(obj) is HCO else ""
-    add = f"List LiveMigrate{alternative}."
+    add = f"List LiveMigrate in workloadUpdateMethods{alternative}."
     if number:  # what keeps them from that is read by the other rule
-        add = f"List LiveMigrate{alternative}, as workload-outdated says."
+        add = f"{add.removesuffix('.')}, as workload-outdated says."
     command = ""
     if chart := fleet_objects.chart_of(obj):
         owner = apply_conflicts.owner_of(obj, _METHODS)

@@ -61,8 +61,9 @@ def _fate(vmi: Object, cluster: Cluster) -> Fate:
         return Fate(False, LossOutcome.OFF, why, "set its spec.paused to false")
     if after.comes and (removed := removed_operators.kubevirt(cluster)) is not None:
         return Fate(False, LossOutcome.OFF, removed.of_vms.reason, removed.of_vms.remedy)
-    if after.comes and (copied := lost_storage.unfinished(vmi)):
-        return Fate(False, LossOutcome.NEVER, copied, lost_storage.recovery(vmi))
+    if after.comes and (copied := lost_storage.unfinished(vmi, cluster)):
+        outcome = LossOutcome.NEVER if lost_storage.recovers(cluster) else LossOutcome.LOST
+        return Fate(False, outcome, copied, lost_storage.recovery(vmi, cluster))
     if after.comes and (held := stuck_starts.after_loss(vmi, cluster)) is not None:
         return Fate(
             False, LossOutcome.OFF, f"it does not start now either: {held.reason}", held.remedy

@@ -8,9 +8,8 @@ from virt_admit.forecasts.outage.room_left import RoomLeft
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.placement import start_doubts, virt_handlers
 from virt_admit.forecasts.remediation import awaited_return
-from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.node_updates.operators import orphaned_nodes
-from virt_admit.model.remediation import fence_taints
+from virt_admit.model.remediation.by_hand import hand_fences
 from virt_admit.model.scheduler.pods import Pod
 
 
@@ -29,11 +28,14 @@ def why_and_remedy(
     """
     acting = _acting(node, coverage)
     why, way = _unattended(node, coverage), acting
-    if fence_taints.fence_command(node) not in acting:
-        by_hand, lost = _by_hand(node, loss.cluster), virt_handlers.is_lost(loss.cluster, node)
+    if not hand_fences.is_said(node, acting):
+        lost = virt_handlers.is_lost(loss.cluster, node)
+        when = "as a decision" if lost else "after such a loss"
         # a check that does not exist yet is late for a node that is lost
         now = lost and not any(actor.refuses for actor in coverage.actors)
-        way = f"{by_hand}; or {acting}" if now else f"{acting}; or, {by_hand}"
+        by_hand = hand_fences.way(node, loss.cluster, when)
+        other = hand_fences.otherwise(node, loss.cluster, when)
+        way = f"{by_hand}; or {acting}" if now else f"{acting}; {other}"
     if bound:
         why = f"{why}; and no other node can run it: {bound}"
         way = f"{lost_storage.elsewhere(pod, loss)}, and {acting}"
@@ -58,8 +60,3 @@ def _acting(node: str, coverage: NodeCoverage) -> str:
     if refusing is None:
         return f"create a health check that acts for {node}"
     return refusing.remedy or f"change {refusing.check} so that it acts for {node}"
-
-
-def _by_hand(node: str, cluster: Cluster) -> str:
-    when = "as a decision" if virt_handlers.is_lost(cluster, node) else "after such a loss"
-    return f"{when}, {fence_taints.fence(node)}"

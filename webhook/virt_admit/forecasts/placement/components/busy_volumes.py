@@ -27,6 +27,7 @@ from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import fence_taints
+from virt_admit.model.remediation.by_hand import hand_fences
 
 READS: Final[Reads] = union(
     node_health.READS,
@@ -171,10 +172,14 @@ def _not_fenced(node: str, cluster: Cluster) -> HeldVolume:
     """
     silent = node_health.silent_for(node, cluster)
     words = f"node {node}, which {silent} and is not fenced, had it in use at last: {MAY_RUN}"
+    taint = (
+        "; a taint out-of-service, as a decision once that is confirmed, ends all its pods"
+        if hand_fences.taint_works(cluster)
+        else ""
+    )
     way = (
-        f"make sure that {node} is off; a taint out-of-service, as a decision once that is "
-        "confirmed, ends all its pods. A fence in the storage (Ceph: a NetworkFence) cuts the node "
-        "off from that storage alone, and does not justify the taint"
+        f"make sure that {node} is off{taint}. A fence in the storage (Ceph: a NetworkFence) cuts "
+        "the node off from that storage alone, and does not justify the taint"
     )
     return HeldVolume(
         words, typed(way, shell("virt-admit", "explain", argument(f"node/{node}"))), lasts=True
@@ -208,9 +213,13 @@ def _watched(
     way = (
         f"make sure that {each} is off, after which Ceph lets the image go in some minutes and the "
         f"pod starts by itself; only if {each} cannot be powered off, put its client on Ceph's "
-        "blocklist (a NetworkFence, or ceph osd blocklist add). A taint out-of-service, as a "
-        "decision once it is confirmed to be off, ends all its pods"
+        "blocklist (a NetworkFence, or ceph osd blocklist add)"
     )
+    if hand_fences.taint_works(cluster):
+        way += (
+            ". A taint out-of-service, as a decision once it is confirmed to be off, ends all its "
+            "pods"
+        )
     explain = shell("virt-admit", "explain", argument(f"node/{first}"))
     return HeldVolume(f"{which}: {MAY_RUN}", typed(way, explain))
 

@@ -6,7 +6,7 @@ configuration, with or without nodes: a node of the masters stays in pool master
 pool selects it too. Sources: openshift/machine-config-operator:pkg/helpers/helpers.go
 #GetPoolsForNode, :pkg/controller/kubelet-config/kubelet_config_controller.go
 #getPoolsForKubeletConfig, issue 3090; kubevirt/kubevirt:pkg/virt-handler/heartbeat/heartbeat.go
-#isCPUManagerEnabled.
+#isCPUManagerEnabled; harvester/harvester:pkg/controller/master/node/cpu_manager_controller.go.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from virt_admit.forecasts.placement.refusals.refusal_remedies import common_caus
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import argument, kubectl, shell
 from virt_admit.model.evidence import writers
-from virt_admit.model.kubernetes import selectors
+from virt_admit.model.kubernetes import nodes, selectors
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import KUBELET_CONFIG, MACHINE_CONFIG_POOL, NODE
 from virt_admit.model.kubernetes.objects import Object
@@ -35,6 +35,7 @@ READS: Final[Reads] = union(
     {
         KUBELET_CONFIG: ("metadata.ownerReferences", "spec.kubeletConfig.cpuManagerPolicy"),
         MACHINE_CONFIG_POOL: (*CONDITIONS, "spec.paused"),
+        NODE: ("metadata.labels",),
     },
 )
 CAUSE: Final = "dedicated CPUs"
@@ -61,6 +62,12 @@ def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     if not own:
         by = ", on OpenShift by a KubeletConfig" if unlisted(cluster, MACHINE_CONFIG_POOL) else ""
         way = f"set {_STATIC} (with reserved CPUs) in the kubelet of a drained node{by}"
+        if any(nodes.HARVESTER in each.labels for each in cluster.known(NODE)):
+            way = (
+                "enable the CPU Manager of a host in Harvester 1.4 or later (Hosts > Enable CPU "
+                f"Manager, one control-plane host at a time), which sets {_STATIC} there and "
+                "restarts its kubelet"
+            )
         return Problem("", f"{way}, so that virt-handler labels it; or {_WITHOUT}", command=labels)
     settings = [kubelet_configs.selected(each, pools) for each in _static(cluster)]
     for each in settings:

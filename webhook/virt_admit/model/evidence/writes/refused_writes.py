@@ -15,7 +15,12 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.evidence import complaints, unready_pods
-from virt_admit.model.evidence.writes import admission_policies, missing_services, service_callers
+from virt_admit.model.evidence.writes import (
+    admission_policies,
+    certificate_renewals,
+    missing_services,
+    service_callers,
+)
 from virt_admit.model.evidence.writes.service_callers import (
     ServiceCaller,
     ServiceName,
@@ -33,7 +38,11 @@ from virt_admit.model.lookups import find, find_named
 from virt_admit.model.messages import capital, cut, names
 
 READS: Final[Reads] = union(
-    clock.READS, unready_pods.READS, missing_services.READS, {SERVICE: ("spec.selector",)}
+    clock.READS,
+    unready_pods.READS,
+    missing_services.READS,
+    certificate_renewals.READS,
+    {SERVICE: ("spec.selector",)},
 )
 
 _CALLED: Final = re.compile(r'failed calling webhook \\?"([\w.-]{1,253})\\?"')
@@ -66,7 +75,7 @@ class RefusedWrite(NamedTuple):
     problem: str
     """What is wrong with the Service, as other texts say it."""
     effect: str = ""
-    """What cannot be written, as the end of a sentence."""
+    """What cannot be written, or why nothing answers, as the end of a sentence."""
 
     def is_said(self, texts: Iterable[str]) -> bool:
         """Return whether one of these texts is about the same."""
@@ -199,16 +208,21 @@ def _distrusted(
     ended = f"; the CA bundle ended on {min(ends):%Y-%m-%d}" if ends else ""
     lasts = bool(ends) or (age is not None and age < _RECENT)
     then = f"rejected at {clock.stamp(at)}" if at is not None else "rejected"
-    renewal = _renewal(source, cluster)
+    injected = _injected(source, cluster)
+    renewal, cause = (
+        (injected, "") if injected else certificate_renewals.of_service(service, said, cluster)
+    )
     return RefusedWrite(
         f"{words} {'rejects' if lasts else then} ({said.strip()}{ended})",
         renewal if lasts else f"if it still does, {renewal}",
         words,
+        cause if lasts else "",
     )
 
 
-def _renewal(source: str, cluster: Cluster) -> str:
-    """Return how certificate and CA bundle fit again."""
+def _injected(source: str, cluster: Cluster) -> str:
+    """Return how certificate and CA bundle fit again that cert-manager writes; empty: it does not
+    write them."""
     injector = find_named(cluster, DEPLOYMENT, _INJECTOR) if source else None
     if injector is not None and not injector.at("status", "readyReplicas").integer:
         return (
@@ -220,4 +234,4 @@ def _renewal(source: str, cluster: Cluster) -> str:
         return typed(
             f"repair Certificate {source} of cert-manager, from which the bundle comes", command
         )
-    return "restart what serves that certificate and writes the bundle: the pods behind the Service"
+    return ""

@@ -110,7 +110,7 @@ def refused(words: str, cluster: Cluster) -> LeftVersions | None:
     if not left:
         return None
     none = _none_exists(found, storage, cluster)
-    done = "" if none else _migration(found, storage, cluster)
+    done = "" if none else migration(found, storage, cluster)
     return LeftVersions(found.name, left, storage, none, done)
 
 
@@ -135,7 +135,7 @@ def show(name: str) -> str:
     return shell("kubectl", "get", CRD.plural, name, "-o", "yaml")
 
 
-def _migration(crd: Object, storage: str, cluster: Cluster) -> str:
+def migration(crd: Object, storage: str, cluster: Cluster) -> str:
     """Return which migration has written all objects, as a clause; empty: none is known."""
     group, plural = crd.at("spec", "group").text, crd.at("spec", "names", "plural").text
     for each in (each for kind in _MIGRATIONS for each in cluster.known(kind)):

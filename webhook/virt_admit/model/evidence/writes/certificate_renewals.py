@@ -1,0 +1,106 @@
+"""Who renews the certificate of a Service that the API server no longer trusts.
+
+The operators of CDI and KubeVirt write the Secrets of their components again before they end; CDI's
+certificate lives 24 hours. The programs behind the Service only read the Secret. One that has not
+taken a new one over is restarted; while the operator is down, that ends nothing. Sources:
+kubevirt/containerized-data-importer:pkg/operator/controller/certrotation.go#Sync,
+pkg/operator/resources/cert/factory.go, pkg/util/cert/watcher/watcher.go, issue 2695;
+kubevirt/kubevirt:pkg/virt-operator/resource/apply/core.go#createOrUpdateCertificateSecrets.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from virt_admit.model.commands import about, typed
+from virt_admit.model.evidence import complaints, unready_pods
+from virt_admit.model.evidence.writes import proxied_programs
+from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import DEPLOYMENT
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
+from virt_admit.model.lookups import find
+from virt_admit.model.messages import cut
+
+READS: Final[Reads] = union(
+    clock.READS,
+    proxied_programs.READS,
+    unready_pods.READS,
+    {DEPLOYMENT: ("spec.replicas", "status.readyReplicas", *WHOLE_CONDITIONS)},
+)
+_RENEWERS: Final = {
+    **dict.fromkeys(("cdi-api", "cdi-uploadproxy"), "cdi-operator"),
+    **dict.fromkeys(("virt-api", "virt-exportproxy", "kubevirt-operator-webhook"), "virt-operator"),
+}
+"""The Deployments that renew the certificates of Services, in the same namespace."""
+_RESTART: Final = (
+    "restart what serves that certificate and writes the bundle: the pods behind the Service"
+)
+_RENEW: Final = (
+    f"{_RESTART}; if that changes nothing, renew the Secret or Certificate from which they have it"
+)
+
+
+class CertificateRenewal(NamedTuple):
+    """How a certificate is renewed."""
+
+    remedy: str
+    cause: str = ""
+    """Why it has not been, as the end of a sentence; empty: that is not known."""
+
+
+def of_service(service: tuple[str, str], said: str, cluster: Cluster) -> CertificateRenewal:
+    """Return how the certificate of a Service is trusted again.
+
+    Args:
+        service: its namespace and name.
+        said: what the API server says of the certificate.
+        cluster: the cluster.
+    """
+    ended = "has expired" in said
+    name = _RENEWERS.get(service[1])
+    if name is None:
+        return CertificateRenewal(_RENEW if ended else _RESTART)
+    operator = find(cluster, DEPLOYMENT, service[0], name)
+    if operator is None:
+        if unlisted(cluster, DEPLOYMENT) or not cluster.known(DEPLOYMENT):
+            return CertificateRenewal(_RENEW if ended else _RESTART)
+        gone = f"Deployment {service[0]}/{name}, which renews it, does not exist"
+        return CertificateRenewal(f"install {name} again, which renews it", f"; {gone}")
+    if operator.at("status", "readyReplicas").integer:
+        return CertificateRenewal(
+            f"{_RESTART}; if that changes nothing, see the log of {name}, which renews it"
+        )
+    return _of_idle(operator, cluster)
+
+
+def _of_idle(operator: Object, cluster: Cluster) -> CertificateRenewal:
+    """Return that the operator that renews a certificate has no ready pod."""
+    title = f"Deployment {operator.full_name}"
+    available = operator.condition("Available")
+    lasts = (
+        clock.lasting(available["lastTransitionTime"].text, cluster)
+        if available["status"].text == "False"
+        else ""
+    )
+    begin = f"; {title}, which renews it, has no ready pod{lasts}"
+    if operator.at("spec", "replicas").integer == 0:
+        way = typed(
+            f"set spec.replicas of {title} to 1, which renews it",
+            about("scale", operator, DEPLOYMENT, "--replicas=1"),
+        )
+        return CertificateRenewal(way, f"{begin} (spec.replicas 0)")
+    pods = unready_pods.of(operator, cluster)
+    told = ((pod, next(complaints.of(pod, cluster), None)) for pod in pods)
+    why = "; ".join(f"pod {pod.name}: {cut(each.words, 160)}" for pod, each in told if each)
+    caught = next(filter(None, (proxied_programs.fault(pod, cluster) for pod in pods)), "")
+    cause = f"{begin}{f' ({why})' if why else ''}{f': {caught}' if caught else ''}"
+    if caught:
+        edit = about("edit", operator, DEPLOYMENT)
+        way = typed(f"{proxied_programs.REMEDY} in {title}, which then renews it", edit)
+    else:
+        way = typed(
+            f"repair {title}, which then renews it", about("describe", operator, DEPLOYMENT)
+        )
+    return CertificateRenewal(way, cause)

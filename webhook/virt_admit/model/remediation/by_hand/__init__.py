@@ -1,0 +1,1 @@
+"""What an administrator does by hand where no remediator acts."""
