@@ -7,7 +7,9 @@ from virt_admit.forecasts.placement.components.controllers import (
     replaced_providers,
     stopped_workloads,
 )
-from virt_admit.forecasts.placement.components.controllers.replaced_providers import Stage
+from virt_admit.forecasts.placement.components.controllers.replaced_providers import (
+    ReplacementStage,
+)
 from virt_admit.forecasts.upgrade import rehearsal
 from virt_admit.forecasts.upgrade.rehearsal import Options
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -79,14 +81,22 @@ def stage(*groups):
 @pytest.mark.parametrize(
     ("scaled", "others", "expected"),
     [
-        (STEP, core("11:59"), Stage.RUNS),
-        ({"time": "11:58", "manager": "clusterctl"}, core(OLD), Stage.RUNS),
-        ({"time": "11:30", "event": DOWN}, core("11:44"), Stage.LEFT),
-        ({"time": "2026-01-07T12:00:00Z", "manager": "clusterctl"}, core(OLD), Stage.LEFT),
-        ({}, core("11:59"), Stage.MAY_RUN),
-        ({"time": "11:58", "manager": "kubectl"}, core("11:59"), Stage.BESIDE),
-        ({"time": "2026-01-07T12:00:00Z", "manager": "kubectl"}, core("11:59"), Stage.BESIDE),
-        ({"time": "11:20", "event": DOWN}, core("11:59"), Stage.BESIDE),
+        (STEP, core("11:59"), ReplacementStage.RUNS),
+        ({"time": "11:58", "manager": "clusterctl"}, core(OLD), ReplacementStage.RUNS),
+        ({"time": "11:30", "event": DOWN}, core("11:44"), ReplacementStage.LEFT),
+        (
+            {"time": "2026-01-07T12:00:00Z", "manager": "clusterctl"},
+            core(OLD),
+            ReplacementStage.LEFT,
+        ),
+        ({}, core("11:59"), ReplacementStage.MAY_RUN),
+        ({"time": "11:58", "manager": "kubectl"}, core("11:59"), ReplacementStage.BESIDE),
+        (
+            {"time": "2026-01-07T12:00:00Z", "manager": "kubectl"},
+            core("11:59"),
+            ReplacementStage.BESIDE,
+        ),
+        ({"time": "11:20", "event": DOWN}, core("11:59"), ReplacementStage.BESIDE),
         ({"time": "11:58", "manager": "kubectl"}, core(OLD), None),
         ({"time": "2026-01-07T12:00:00Z", "manager": "kubectl"}, core(OLD), None),
         (STEP, core("11:40"), None),

@@ -408,11 +408,8 @@ def leader(vmi: Object, target: SchedulingTarget, cluster: Cluster) -> str:
     here = vmi.at("status", "nodeName").text or ""
     bound = state.pods.get(here, ())
     own = candidates.own_pods(vmi, bound)
-    found = (
-        other
-        for other in bound
-        if other not in own and follows(pod, other, state) and not follows(other, pod, state)
-    )
+    others = (each for each in bound if each not in own)
+    found = (each for each in others if follows(pod, each, state) and not follows(each, pod, state))
     return next((other.full_name for other in found), "")
 
 

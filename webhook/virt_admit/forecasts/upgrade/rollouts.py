@@ -245,9 +245,8 @@ def _plain(
     servers = frozenset(node.name for node in every if nodes.is_server(node))
     turn = {name for name, each in phases.items() if each.waits_for}
     order, busy = planner_order.ordered(load, cluster), cpu_manager_jobs.busy(cluster)
-    own = tuple(
-        sorted(order, key=lambda each: (each not in servers, each in busy, each not in turn))
-    )
+    ranks = {each: (each not in servers, each in busy, each not in turn) for each in order}
+    own = tuple(sorted(order, key=ranks.__getitem__))
     at_once = plan_progress.at_once(cluster)
     capacity = _given(max_unavailable or str(at_once.nodes), len(own))
     limit = f"concurrency of Plan {at_once.plan}" if at_once.plan else "nodes at the same time"

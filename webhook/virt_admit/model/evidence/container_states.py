@@ -5,6 +5,7 @@ Source: kubernetes/api:core/v1/types.go#ContainerState.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -13,7 +14,7 @@ from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.workloads import CONTAINERS, container_statuses
-from virt_admit.model.messages import count
+from virt_admit.model.messages import count, unescaped
 
 FIELDS: Final = tuple(f"status.{kind}" for kind in CONTAINERS)
 RECENT: Final = timedelta(hours=2)
@@ -117,3 +118,26 @@ def is_uncreated(pod: Object) -> bool:
         status.at("state", "waiting", "reason").text in OF_STARTS
         for status in container_statuses(pod)
     )
+
+
+def last_words(said: str) -> str:
+    """Return the line of a termination message that most likely names the cause: the first one
+    about an error.
+
+    A message is written on purpose, or it is the end of the log (terminationMessagePolicy).
+    """
+    lines = [" ".join(each.split()) for each in said.splitlines() if each.strip()]
+    telling = [each for each in lines if not _NO_ERROR.match(each)] or lines
+    line = next(filter(_ERROR.search, telling), telling[-1] if telling else "")
+    return unescaped(_PLACE.sub("", line))
+
+
+_ERROR: Final = re.compile(
+    r"error|fail|fatal|panic|already|cannot|can't|could not|denied|refused|unable|invalid|"
+    r"not found",
+    re.IGNORECASE,
+)
+_NO_ERROR: Final = re.compile(r"(?:INFO|DEBUG)\b")
+_PLACE: Final = re.compile(r"^(?:[\d:. -]{8,26} )?(?:\[\w+\](?:\[\d+\])? )?[\w/.-]+\.go \d+: ")
+"""``2026-02-09 05:44:36.099 [WARNING][9] startup/startup.go 990: ``: where in its program a line
+was written."""

@@ -55,6 +55,13 @@ def asked(webhook: Field) -> tuple[str, str] | None:
     return (namespace, name) if namespace and name else None
 
 
+def received(
+    webhook: Field, requests: Iterable[InterceptedRequest]
+) -> Sequence[InterceptedRequest]:
+    """Return the requests that the rules of a webhook select."""
+    return [each for each in requests if intercepts(webhook, each)]
+
+
 def intercepts(webhook: Field, request: InterceptedRequest) -> bool:
     """Return whether a rule of the webhook names the operation and the resource of a request."""
     return any(_rule_matches(rule, request) for rule in webhook["rules"].items())

@@ -199,9 +199,7 @@ def of_pods(pods: Sequence[Object], node: str, cluster: Cluster) -> Iterator[Hin
     labels = cluster.cached(namespace_labels) if pods and needed.webhooks else {}
     for webhook in needed.webhooks if pods else ():
         for effect in _EFFECTS[:2]:
-            asked = [
-                each for each in effect.requests if webhook_requests.intercepts(webhook.field, each)
-            ]
+            asked = webhook_requests.received(webhook.field, effect.requests)
             answers = {
                 webhook_requests.gets(webhook.field, each)
                 for pod in (pods if asked else ())
@@ -250,9 +248,7 @@ def failing_closed(requests: Iterable[InterceptedRequest], cluster: Cluster) -> 
         for configuration in configurations:
             for webhook in configuration["webhooks"].items():
                 service = webhook_requests.service(webhook)
-                if service is not None and any(
-                    webhook_requests.intercepts(webhook, each) for each in wanted
-                ):
+                if service is not None and webhook_requests.received(webhook, wanted):
                     end = webhook_bundles.end_of(webhook) if now else None
                     expired = end is not None and now is not None and end <= now
                     found.append(Webhook(configuration, webhook, service, expired))

@@ -36,7 +36,7 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.workloads import container_statuses
 from virt_admit.model.kubevirt.settings import migration_network, stored_shapes
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import cut_middle, scheduler_words, unescaped
+from virt_admit.model.messages import cut_middle, scheduler_words
 from virt_admit.model.node_updates.operators import node_removals
 from virt_admit.model.scheduler.node_selectors import tolerates
 
@@ -385,34 +385,11 @@ def _end(pod: Object, name: str, ended: Field | None) -> str:
         limit = limit_of(pod, name)
         return f"container {name} {_KILLED}{f' at its limit of {limit}' if limit else ''}"
     single = len(list(pod.at("spec", "containers").items())) == 1
-    last = _last_words(ended["message"].text or "")
+    last = _shortened(container_states.last_words(ended["message"].text or ""))
     code = f"exit code {ended['exitCode'].integer}{f' ({last})' if last else ''}"
     first = pod.at("status", "initContainerStatuses").named(name).present
     called = f"init container {name}" if first else "it" if single else f"container {name}"
     return f"{called} ends with {code}"
-
-
-def _last_words(said: str) -> str:
-    """Return the line of a termination message that most likely names the cause: the first one
-    about an error.
-
-    A message is written on purpose, or it is the end of the log (terminationMessagePolicy).
-    """
-    lines = [" ".join(each.split()) for each in said.splitlines() if each.strip()]
-    telling = [each for each in lines if not _NO_ERROR.match(each)] or lines
-    line = next(filter(_ERROR.search, telling), telling[-1] if telling else "")
-    return _shortened(unescaped(_PLACE.sub("", line)))
-
-
-_ERROR: Final = re.compile(
-    r"error|fail|fatal|panic|already|cannot|can't|could not|denied|refused|unable|invalid|"
-    r"not found",
-    re.IGNORECASE,
-)
-_NO_ERROR: Final = re.compile(r"(?:INFO|DEBUG)\b")
-_PLACE: Final = re.compile(r"^(?:[\d:. -]{8,26} )?(?:\[\w+\](?:\[\d+\])? )?[\w/.-]+\.go \d+: ")
-"""``2026-02-09 05:44:36.099 [WARNING][9] startup/startup.go 990: ``: where in its program a line
-was written."""
 
 
 def limit_of(pod: Object, name: str) -> str:

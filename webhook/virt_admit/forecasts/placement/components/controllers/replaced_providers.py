@@ -44,7 +44,7 @@ _USUAL: Final = timedelta(minutes=15)
 again. It waits five minutes for the new ones."""
 
 
-class Stage(enum.StrEnum):
+class ReplacementStage(enum.StrEnum):
     """What is known of an upgrade that may have scaled a Deployment to 0."""
 
     RUNS = "runs"
@@ -60,7 +60,7 @@ class ReplacedProvider(NamedTuple):
     """A provider that has 0 replicas, and the upgrade of the providers."""
 
     deployment: Object
-    stage: Stage
+    stage: ReplacementStage
     words: str
     """A clause: ``clusterctl has been replacing the controllers of Cluster API for 24 s``."""
 
@@ -78,27 +78,31 @@ def of(deployment: Object, cluster: Cluster) -> ReplacedProvider | None:
     installed, scaled = _installed(deployment, cluster), _scaled(deployment, cluster)
     if scaled is None:
         goes_on = bool(installed) and _is_recent(installed[-1], cluster)
-        return _found(deployment, Stage.MAY_RUN, installed[-1], cluster) if goes_on else None
+        return (
+            _found(deployment, ReplacementStage.MAY_RUN, installed[-1], cluster)
+            if goes_on
+            else None
+        )
     steps = [each for each in installed if each >= scaled.time]
     last = steps[-1] if steps else scaled.time
     begun = bool(steps) and steps[0] - scaled.time < _USUAL
     if scaled.manager == _CLUSTERCTL or (begun and not scaled.manager):
-        stage = Stage.RUNS if _is_recent(last, cluster) else Stage.LEFT
+        stage = ReplacementStage.RUNS if _is_recent(last, cluster) else ReplacementStage.LEFT
         return _found(deployment, stage, scaled.time, cluster)
     if steps and _is_recent(last, cluster):
-        return _found(deployment, Stage.BESIDE, last, cluster)
+        return _found(deployment, ReplacementStage.BESIDE, last, cluster)
     return None
 
 
 def running(cluster: Cluster) -> Sequence[ReplacedProvider]:
     """Return the providers that an upgrade has scaled to 0 and installs again in a moment."""
-    return [each for each in cluster.cached(_every) if each.stage is Stage.RUNS]
+    return [each for each in cluster.cached(_every) if each.stage is ReplacementStage.RUNS]
 
 
 def doubts(cluster: Cluster) -> Iterator[str]:
     """Yield that an upgrade may have scaled providers to 0, as what has done so is not known."""
     for each in cluster.cached(_every):
-        if each.stage is Stage.MAY_RUN:
+        if each.stage is ReplacementStage.MAY_RUN:
             title = f"{DEPLOYMENT.kind} {each.deployment.full_name}"
             yield f"whether clusterctl installs {title} again, which is scaled to 0: {each.words}"
 
@@ -121,12 +125,14 @@ def _every(cluster: Cluster) -> Sequence[ReplacedProvider]:
     return sorted(filter(None, found), key=lambda each: each.deployment.full_name)
 
 
-def _found(deployment: Object, stage: Stage, since: datetime, cluster: Cluster) -> ReplacedProvider:
+def _found(
+    deployment: Object, stage: ReplacementStage, since: datetime, cluster: Cluster
+) -> ReplacedProvider:
     length = clock.elapsed(since, cluster)
-    if stage is Stage.LEFT:
+    if stage is ReplacementStage.LEFT:
         ago = f" {clock.duration(length)} ago" if length is not None else ""
         words = f"a clusterctl upgrade did that{ago} and has not installed it again"
-    elif stage is Stage.RUNS:
+    elif stage is ReplacementStage.RUNS:
         lasts = clock.lasts(length)
         words = f"clusterctl has been replacing the controllers of Cluster API{lasts}"
     else:

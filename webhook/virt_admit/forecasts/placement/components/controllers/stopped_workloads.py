@@ -13,7 +13,9 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import broken_pods, node_pods
 from virt_admit.forecasts.placement.components.controllers import replaced_providers
-from virt_admit.forecasts.placement.components.controllers.replaced_providers import Stage
+from virt_admit.forecasts.placement.components.controllers.replaced_providers import (
+    ReplacementStage,
+)
 from virt_admit.forecasts.placement.components.operands import cordoned_homes
 from virt_admit.model.commands import about, shell, typed
 from virt_admit.model.kubernetes import clock, kinds, workloads
@@ -94,11 +96,11 @@ def _without_pods(workload: Object, cluster: Cluster) -> StoppedWorkload | None:
 def _scaled(stopped: Object, cluster: Cluster) -> StoppedWorkload | None:
     """Return that a workload is scaled to 0; None: an upgrade installs it again, or may."""
     replaced = replaced_providers.of(stopped, cluster)
-    if replaced is not None and replaced.stage in (Stage.RUNS, Stage.MAY_RUN):
+    if replaced is not None and replaced.stage in (ReplacementStage.RUNS, ReplacementStage.MAY_RUN):
         return None
     words = f"{stopped.kind} {stopped.full_name} is scaled to 0"
     first = "Once what it was stopped for is done"
-    if replaced is not None and replaced.stage is Stage.LEFT:
+    if replaced is not None and replaced.stage is ReplacementStage.LEFT:
         words = f"{words} ({replaced.words})"
         way = (
             "If no clusterctl runs any more, begin that upgrade again, which installs it: the old "
