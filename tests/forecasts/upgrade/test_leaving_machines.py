@@ -27,7 +27,9 @@ def machine(name, *, gone="", current="True"):
 def vmi(leaves="c", strategy="LiveMigrate", labels=None, **spec):
     """Return a VM that is asked to leave, and can migrate."""
     status = {"phase": "Running", "nodeName": "c", "evacuationNodeName": leaves}
-    status["conditions"] = [{"type": each, "status": "True"} for each in ("LiveMigratable", "Ready")]
+    status["conditions"] = [
+        {"type": each, "status": "True"} for each in ("LiveMigratable", "Ready")
+    ]
     spec |= {"evictionStrategy": strategy, "domain": {"devices": {}}}
     return running(metadata={"labels": labels or {}}, status=status, **spec)
 

@@ -86,10 +86,7 @@ def _remedy(vmi: Object, others: Sequence[Object], cluster: Cluster) -> str:
         f"then delete {names(plain)}" if plain else "",
     )
     halt = merge_patch(
-        VM,
-        vmis.owner(vmi, VM.kind) or vmi.name,
-        vmi.namespace,
-        {"spec": {"runStrategy": "Halted"}},
+        VM, vmis.owner(vmi, VM.kind) or vmi.name, vmi.namespace, {"spec": {"runStrategy": "Halted"}}
     )
     words = (
         "Set runStrategy Halted of its VM, with which KubeVirt deletes that VMI, which has ended. "

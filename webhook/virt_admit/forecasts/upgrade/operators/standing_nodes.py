@@ -286,7 +286,8 @@ def _volume(
 
 def _untainted(order: Object, name: str, update: NodeUpdate, cluster: Cluster) -> _Cause | None:
     """Return that a Job waits for VMs that nothing asks to leave, as the taint was taken away, or
-    may have been; None: it does not. An UpgradePlan has no namespace, and a label of its own on its Jobs.
+    may have been; None: it does not. An UpgradePlan has no namespace, and a label of its own on its
+    Jobs.
     """
     node = find(cluster, NODE, "", name)
     if node is None or update.phase is not Phase.DRAINING:

@@ -4,7 +4,8 @@ The MachineSet chooses Machines beyond its number and deletes them. Cluster API 
 at once, and makes no successor. In OpenShift the Node is deleted with its Machine. Until then it is
 cordoned and has a place of its MachineConfigPool, whose next update waits for its end.
 
-That a VM is asked to leave does not say that it can: a node whose drain does not end stays. Sources:
+That a VM is asked to leave does not say that it can: a node whose drain does not end stays.
+Sources:
 kubernetes-sigs/cluster-api:core/reconcilers/machineset/machineset_controller.go#syncReplicas;
 openshift/machine-api-operator:pkg/controller/machine/controller.go#Reconcile #deleteNode.
 """
