@@ -143,6 +143,9 @@ def test_an_update_needs_the_place_of_a_node_that_goes_with_its_machine(vm, poss
     """The drain of c decides whether its place in the pool is free for another node."""
     found = rehearse(Snapshot(in_pool(openshift_machine(), vm), ["*"], time=NOW), Options())
     assert found.possible is possible
+    for stop in found.stops:
+        assert "the deletion of Machine" in stop.remedy
+        assert "and waits for VM shop/db (LiveMigrate, but" in stop.remedy
     doubts = [each for each in found.unseen if "goes with its Machine" in each]
     assert len(doubts) == (possible is None)
 

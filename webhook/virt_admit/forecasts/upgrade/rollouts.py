@@ -419,7 +419,8 @@ def _machine_config_pool(
             unpause = pool_obstacles.unpause(pool, MACHINE_CONFIG_POOL, away)
             behind = away_nodes.behind_pause(pool, absent, capacity, cluster)
             return replace(found, obstacle=replace(obstacle, remedy=unpause), behind=behind)
-        obstacle = obstacle or away_nodes.obstacle(pool, own, absent, capacity, cluster)
+        full = away_nodes.obstacle(pool, own, absent, capacity, cluster)
+        obstacle = obstacle or leaving_machines.with_cause(full, absent, cluster)
     return replace(found, obstacle=obstacle)
 
 

@@ -13,10 +13,13 @@ openshift/machine-api-operator:pkg/controller/machine/controller.go#Reconcile #d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
@@ -24,8 +27,8 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEP
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import names
-from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
+from virt_admit.model.messages import capital, names
+from virt_admit.model.node_updates import config_pool_updates, cordoners, machine_rollouts
 from virt_admit.model.remediation import machine_drain
 
 READS: Final[Reads] = union(
@@ -121,6 +124,24 @@ def unread(node: Object, cluster: Cluster) -> str:
     unknown = tuple(row.vmi.full_name for row in plan.undecided)
     unseen = plan.doubts or plan.unseen or (*unknown, "its drain")
     return names(unseen) if plan.drainable is None else ""
+
+
+def with_cause(obstacle: Obstacle, away: Sequence[Object], cluster: Cluster) -> Obstacle:
+    """Return an obstacle with what ends the drain of a node whose Machine is being deleted, if a VM
+    keeps that from its end: a wait for the node would not help.
+    """
+    for node in away:
+        machine = cordoners.machine_in_deletion(node, cluster)
+        plan = drain_plan.node_plan(node.name, cluster) if machine else None
+        kept = plan.having(VmOutcome.BLOCKS) if plan is not None else ()
+        if plan is None or not kept or plan.pods.blockers:  # those are named already
+            continue
+        keep = (
+            f"Do not uncordon {node.name} by hand: the deletion of Machine {machine} drains it, "
+            f"and waits for VM {kept[0].vmi.full_name} ({kept[0].reason})"
+        )
+        return replace(obstacle, remedy=f"{keep}. {capital(kept[0].remedy)}".rstrip(". "))
+    return obstacle
 
 
 def words_of_openshift(cluster: Cluster) -> Iterator[str]:
