@@ -95,9 +95,9 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without ``managedFields`` and without the annotation of ``kubectl apply``.
 
     Some entries of ``managedFields`` stay, because nothing else tells when a VMI was marked for
-    evacuation, who wrote the limits of a quota, the taints of a node (with the names of what else it
-    owns, whose write has the same time), its cordon or the replicas of a provider of Cluster API,
-    and who owns the fields of an object that a ManagedChart of Rancher applies.
+    evacuation, who wrote the limits of a quota, the taints of a node (with the names of what else
+    that entry owns, as its time is of all), its cordon or the replicas of a provider of Cluster
+    API, and who owns the fields of an object that a ManagedChart of Rancher applies.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
