@@ -368,8 +368,8 @@ def test_a_vm_that_starts_waits_for_a_volume_that_a_deployment_uses(explain, ope
     _, data = explain(*WORLD[:3], STARTING, waiting(on="b"), claim, *world, attachment("a"))
     scaled = (
         "where pod shop/export-1-a uses it, which Deployment shop/export makes: scale Deployment "
-        "shop/export to 0 as long as its volume is needed here: kubectl scale deployment export "
-        "-n shop --replicas=0"
+        "shop/export to 0 as long as its volume is needed here, and it is down then: kubectl scale "
+        "deployment export -n shop --replicas=0"
     )
     assert (scaled in said(data)) is not operator
     assert ("end the use by that pod: kubectl describe" in said(data)) is operator

@@ -147,6 +147,16 @@ def test_who_wrote_the_taints_of_a_node_or_its_cordon_is_kept(field):
     assert found.value == [taints]
 
 
+def test_the_names_of_what_the_writer_of_taints_owns_besides_are_kept():
+    """Their write has the same time, so that the taints may be older."""
+    owned = {"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:taints": {}, "f:podCIDR": {}}}
+    entry = {"fieldsV1": owned, "manager": "harvester", "time": "x", "operation": "Update"}
+    kept = store(NODE, {"metadata": {"name": "n", "managedFields": [entry]}}, whole=True)
+    found = ClusterCache([kept]).get(NODE, "", "n").metadata["managedFields"]
+    owned["f:metadata"] = {}
+    assert found.value == [{"fieldsV1": owned, "manager": "harvester", "time": "x"}]
+
+
 def test_who_owns_the_spec_of_what_a_chart_applies_is_kept_without_items_of_lists():
     spec = {"f:a": {"f:b": {'k:{"name":"x"}': {".": {}}}}}
     by = {"manager": "kubectl-patch", "operation": "Update", "time": "x", "fieldsType": "FieldsV1"}

@@ -460,8 +460,8 @@ def of_pool(vmi, default="LiveMigrate"):
 def test_external_of_a_node_pool_is_not_the_default_of_the_cluster():
     said = of_pool(hosted())
 
-    assert "External of shop/db is not the default of the cluster (LiveMigrate" in said
-    assert "NodePool (clusters/np)" in said
+    assert "each NodePool (clusters/np), so in shop/db, where the cluster has LiveMigrate" in said
+    assert said.endswith("; an edit of the VM lasts until its Machine is replaced")
     assert "virtctl migrate db -n shop" in said
     assert "annotation hypershift.openshift.io/kubevirt-vm-jsonpatch of the NodePool" in said
 

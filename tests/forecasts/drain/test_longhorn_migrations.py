@@ -41,7 +41,7 @@ def attached(on):
     )
 
 
-def guest(on="b", ended=7200, **state):
+def guest(on="b", ended=7200, name="db", **state):
     disk = {"volumes": [{"name": "root", "persistentVolumeClaim": {"claimName": "disk"}}]}
     state = {
         "migrationUid": "uid-evacuation-1",
@@ -49,7 +49,7 @@ def guest(on="b", ended=7200, **state):
         "endTimestamp": ago(ended),
     } | state
     state |= {"sourceNode": "a", "targetNode": "b"}
-    return [vm(), vmi(on=on, spec=disk, migrationState=state), launcher(on=on)]
+    return [vm(name), vmi(name, on, spec=disk, migrationState=state), launcher(name, on)]
 
 
 def drained(of, *objects, time=NOW, unreadable=(), to="ab"):
@@ -232,11 +232,33 @@ def test_a_cordon_alone_frees_no_budget_of_a_node_with_engines(users, said):
     assert not risky(f"{found.reason}: {found.remedy}")
 
 
-def test_a_vm_whose_next_start_boots_another_disk_is_not_stopped():
-    users = guest()
+def with_other_disk(users):
     other = [{"name": "root", "persistentVolumeClaim": {"claimName": "new"}}]
     users[0].data["spec"]["template"] = {"spec": {"domain": {}, "volumes": other}}
-    (found,) = drained("a", *volume(), *users, DONE, to="b").blockers
+    return users
+
+
+def test_a_vm_whose_next_start_boots_another_disk_is_not_stopped_before_it_names_its_own():
+    (found,) = drained("a", *volume(), *with_other_disk(guest()), DONE, to="b").blockers
 
     assert found.remedy.startswith("Do not restart it, or let a drain shut it down: its next start")
+    assert found.remedy.endswith(
+        "; after that, stop VM shop/db, so that Longhorn detaches the volume from both nodes; once "
+        "the volume is detached, start it again"
+    )
+    assert "virtctl" not in found.remedy
+    assert not risky(f"{found.reason}: {found.remedy}")
+
+
+def test_each_vm_of_a_volume_names_the_disks_of_its_guest_before_the_stop():
+    users = [*guest(name="app"), *with_other_disk(guest()), *with_other_disk(guest(name="web"))]
+    (found,) = drained("a", *volume(), *users, DONE, to="b").blockers
+
+    own, further = found.remedy.split("; after that, ")
+    assert ": kubectl patch vm db -n shop " in own
+    assert "app" not in own
+    begin, _, stop = further.partition("; then ")
+    assert begin.startswith("name the disks of its guest in VM shop/web too (kubectl patch vm web ")
+    assert stop.startswith("stop VM shop/app, shop/db, shop/web, so that Longhorn detaches")
+    assert stop.endswith("; once the volume is detached, start them again")
     assert "virtctl" not in found.remedy

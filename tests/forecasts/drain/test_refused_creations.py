@@ -112,6 +112,17 @@ def test_a_machine_type_that_may_not_exist_is_not_written():
             "its preference or the configuration of KubeVirt: kubectl edit vm db -n shop",
         ),
         (
+            "spec.running and spec.runStrategy are mutually exclusive",
+            {},
+            "correct in the VM what KubeVirt rejects: kubectl edit vm db -n shop",
+        ),
+        (
+            "spec.running is set, and spec.template.spec.domain.cpu.model is not",
+            {"domain": {"cpu": {"model": "x"}}},
+            "correct spec.template.spec.domain.cpu.model of the VM (now 'x') as KubeVirt says: "
+            "kubectl edit vm db -n shop",
+        ),
+        (
             "no field is named",
             {},
             "correct in the VM what KubeVirt rejects: kubectl edit vm db -n shop",

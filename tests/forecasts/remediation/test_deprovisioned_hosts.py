@@ -35,9 +35,10 @@ def machine(*, deleted=True):
     return manifest(*kind, metadata=metadata, status=status)
 
 
-def host(state="deprovisioning"):
+def host(state="deprovisioning", began="2026-01-01T11:40:00Z", **status):
     spec = {"consumerRef": {"kind": "Machine", "name": "m4", "namespace": SPACE}}
-    status = {"provisioning": {"state": state}, "operationalStatus": "OK"}
+    status = {"provisioning": {"state": state}, "operationalStatus": "OK"} | status
+    status["operationHistory"] = {"deprovision": {"start": began}}
     return manifest("metal3.io/v1alpha1", "BareMetalHost", "w4", SPACE, spec=spec, status=status)
 
 
@@ -65,6 +66,7 @@ def test_the_health_check_that_deletes_the_machine_of_a_host():
     assert says.startswith("do not repair or uncordon w4, and wait until Machine")
     assert "as a decision, once its console shows that it is off or is being cleaned" in says
     assert "delete the Node (kubectl delete node w4). MachineHealthCheck" in says
+    assert "unusual" not in says
     assert "MachineHealthCheck workers has asked for that deletion, as it has neither" in says
     assert says.endswith(f"workers -n {SPACE} {STRATEGY}=external-baremetal --overwrite")
     assert "kubectl uncordon" not in pool_obstacles.end_of_absence(POOL, [NODE], there)
@@ -101,3 +103,42 @@ def test_a_node_that_is_cordoned_and_silent_is_repaired_before_it_is_uncordoned(
     words = pool_obstacles.end_of_absence(POOL, [NODE], seen())
 
     assert words.startswith("Repair w4, and uncordon w4: kubectl describe node w4")
+
+
+@pytest.mark.parametrize(
+    ("status", "begin", "has"),
+    [
+        (
+            {
+                "operationalStatus": "error",
+                "errorType": "power management error",
+                "errorMessage": "failed to power off: BMC unreachable",
+            },
+            "repair the power management (BMC) of BareMetalHost w4, whose deprovisioning fails "
+            "(power management error: failed to power off: BMC unreachable). Do not repair or",
+            "is deleted once that host is deprovisioned",
+        ),
+        (
+            {"operationalStatus": "error", "errorType": "provisioning error"},
+            "repair the fault of BareMetalHost w4, whose deprovisioning fails (provisioning",
+            "is deleted once that host is deprovisioned",
+        ),
+        (
+            {"began": "2026-01-01T08:00:00Z"},
+            "do not repair or uncordon w4, and wait until Machine",
+            "(for 4 h, which is unusual: see what it waits for)",
+        ),
+        (
+            {"began": None},  # by the deletion of the Machine
+            "do not repair or uncordon w4, and wait until Machine",
+            "(for 4 h 15, which is unusual: see what it waits for)",
+        ),
+    ],
+    ids=["power", "another error", "long", "long, since when not known"],
+)
+def test_a_host_whose_deprovisioning_does_not_end_by_itself(status, begin, has):
+    says = awaited_return.advice("w4", seen(machine(), host(**status)))
+
+    assert says.startswith(begin)
+    assert has in says
+    assert says.endswith("kubectl describe baremetalhost w4 -n openshift-machine-api")

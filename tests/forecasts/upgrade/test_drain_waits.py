@@ -31,42 +31,62 @@ def test_the_taint_that_makes_kubevirt_move_the_vms(tainted: bool) -> None:
     assert any("nothing asks vms/web to leave" in what for what in found.unseen) is not tainted
 
 
-@pytest.mark.parametrize(
-    ("manager", "minutes", "active", "stands"),
-    [
-        ("harvester", 51, 1, True),
-        ("kubectl-taint", 51, 1, False),
-        ("harvester", 3, 1, False),
-        ("harvester", 90, 1, False),  # before the drain
-        ("harvester", 51, 0, False),
-    ],
-)
-@pytest.mark.parametrize("label", ["harvesterhci.io/upgrade", PLAN])
-def test_the_taint_that_harvester_takes_away(
-    manager: str, minutes: int, active: int, stands: bool, label: str
-) -> None:
+ALONE = {"f:spec": {"f:taints": {}}}
+WITH_LABELS = {**ALONE, "f:metadata": {"f:labels": {}}}
+
+
+def untainted(plan, manager="harvester", minutes=51, active=1, owned=ALONE):
+    """Return the rehearsal of an upgrade whose node has not the taint of its drain."""
     items = upgrade_without_the_drain_taint().items
-    written = {
-        "manager": manager,
-        "time": ago(minutes=minutes),
-        "fieldsV1": {"f:spec": {"f:taints": {}}},
-    }
+    written = {"manager": manager, "time": ago(minutes=minutes), "fieldsV1": owned}
     earlier = {**written, "manager": "kubelet", "time": ago(days=9)}
     only(items, "Node", "h2")["metadata"]["managedFields"] = [written, earlier]
-    job = obj(
-        "Job",
-        "batch/v1",
-        "hvst-upgrade-x-pre-drain-h2",
-        "harvester-system",
-        metadata={"labels": {label: "hvst-upgrade-x", "harvesterhci.io/node": "h2"}},
-    )
+    name = "hvst-upgrade-x"
+    if plan:
+        states = {"h1": {"state": "ImageCleaned"}, "h2": {"state": "PreDraining"}}
+        status = {"currentPhase": "NodeUpgrading", "nodeUpgradeStatuses": states}
+        items = [each for each in items if each["kind"] != "Upgrade"]
+        kind = ("UpgradePlan", "management.harvesterhci.io/v1beta1", name)
+        metadata = {"creationTimestamp": ago(hours=3)}
+        items.append(obj(*kind, metadata=metadata) | {"status": status})
+    labels = {PLAN if plan else "harvesterhci.io/upgrade": name, "harvesterhci.io/node": "h2"}
+    kind = ("Job", "batch/v1", f"{name}-pre-drain-h2", "harvester-system")
+    job = obj(*kind, metadata={"labels": labels})
     job["status"] = {"active": active, "startTime": ago(minutes=52)}
     time = snapshot([])["time"]
-    found = rehearse(Snapshot(map(Object, [*items, job]), ["*"], time=time), Options())
+    return rehearse(Snapshot(map(Object, [*items, job]), ["*"], time=time), Options())
+
+
+@pytest.mark.parametrize(
+    ("changed", "plan", "possible", "says"),
+    [
+        ({}, True, False, "its taints were written last by manager harvester"),
+        ({}, False, None, "may have taken that taint away"),
+        ({"owned": WITH_LABELS}, True, None, "may have taken that taint away"),
+        ({"manager": "kubectl-taint"}, True, None, ""),
+        ({"minutes": 3}, True, None, ""),
+        ({"minutes": 90}, True, None, ""),
+        ({"active": 0}, True, None, ""),
+    ],
+    ids=[
+        "it wrote the taints",
+        "an Upgrade, of which it knows",
+        "it may have written a label",
+        "another one wrote them",
+        "just now",
+        "before the drain",
+        "no Job runs",
+    ],
+)
+def test_the_taint_that_harvester_takes_away(changed, plan, possible, says) -> None:
+    found = untainted(plan, **changed)
 
     lost = "waits for vms/web to leave, which nothing asks to: the node has no taint kubevirt.io/"
-    assert any(lost in stop.reason for stop in found.stops) is stands
-    assert found.possible is (False if stands else None)
+    assert any(lost in stop.reason for stop in found.stops) is (possible is False)
+    assert found.possible is possible
+    said = [*(stop.reason for stop in found.stops), *found.unseen]
+    assert any(says in each for each in said)
+    assert says or not any("manager harvester" in each for each in said)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from tests.builders import vmi as running
 from virt_admit.forecasts.drain import node_notes
 from virt_admit.forecasts.upgrade import rollouts
 from virt_admit.forecasts.upgrade.pools import leaving_machines
+from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
 
@@ -23,8 +24,20 @@ def machine(name, *, gone="", current="True"):
     return manifest(CAPI, "Machine", f"m-{name}", "fleet", metadata=metadata, status=status)
 
 
-def vmi(leaves="c"):
-    return running(status={"phase": "Running", "nodeName": "c", "evacuationNodeName": leaves})
+def vmi(leaves="c", strategy="LiveMigrate", labels=None, **spec):
+    """Return a VM that is asked to leave, and can migrate."""
+    status = {"phase": "Running", "nodeName": "c", "evacuationNodeName": leaves}
+    status["conditions"] = [
+        {"type": each, "status": "True"} for each in ("LiveMigratable", "Ready")
+    ]
+    spec |= {"evictionStrategy": strategy, "domain": {"devices": {}}}
+    return running(metadata={"labels": labels or {}}, status=status, **spec)
+
+
+DEVICES = {f"devices.kubevirt.io/{name}": "110" for name in ("kvm", "tun", "vhost-net")}
+ROOM = {"cpu": "8", "memory": "16Gi", "ephemeral-storage": "9Gi", "pods": "110"} | DEVICES
+GUEST = {"cluster.x-k8s.io/role": "worker"}
+PINNED = {"nodeSelector": {"kubernetes.io/hostname": "c"}}
 
 
 def deployment(replicas=2):
@@ -37,15 +50,17 @@ def deployment(replicas=2):
         ([deployment(), machine("c", gone=JUST)], "ab"),
         ([deployment(), machine("c", gone=JUST), vmi()], "ab"),
         ([deployment(), machine("c", gone=JUST), vmi(leaves="")], "abc"),  # it stays
+        ([deployment(), machine("c", gone=JUST), vmi(**PINNED)], "abc"),  # it cannot leave
+        ([deployment(), machine("c", gone=JUST), vmi(strategy="External")], "abc"),
         ([deployment(), machine("c", gone=LONG), vmi()], "abc"),
         ([deployment(3), machine("c", gone=JUST)], "abc"),  # with a successor
         ([deployment(), machine("c", gone=JUST, current="False")], "abc"),  # by a roll-out
         ([deployment(3), machine("c")], "abc"),
     ],
-    ids=["empty", "moves", "stays", "long", "replaced", "roll-out", "none"],
+    ids=["empty", "moves", "stays", "pinned", "external", "long", "replaced", "roll-out", "none"],
 )
 def test_a_node_that_a_scale_in_takes_away_is_not_updated(objects, left):
-    nodes = [node(name, runs_vms=False) for name in "abc"]
+    nodes = [node(name, allocatable=ROOM) for name in "abc"]
     every = [*nodes, machine("a"), machine("b"), *objects]
     found = Snapshot(every, ["*"], time=NOW)
 
@@ -81,29 +96,34 @@ def guarded_pod():
     return [pod, budget]
 
 
+def in_pool(*objects):
+    """Return the nodes a, b and c, which is cordoned and has the only place of their pool."""
+    labels = {"node-role.kubernetes.io/worker": ""}
+    every = [node(name, labels, allocatable=ROOM) for name in "abc"]
+    every[-1].data["spec"]["unschedulable"] = True
+    spec = {"nodeSelector": {"matchLabels": labels}, "maxUnavailable": 1}
+    pool = manifest("machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker")
+    pool.data |= {"spec": spec, "status": {"unavailableMachineCount": 1}}
+    return [*every, pool, *objects]
+
+
 @pytest.mark.parametrize(
     ("objects", "goes"),
     [
         ([openshift_machine()], True),
         ([openshift_machine(), vmi()], True),
         ([openshift_machine(), vmi(leaves="")], False),
+        ([openshift_machine(), vmi(**PINNED)], False),  # it cannot leave
         ([openshift_machine(gone=LONG)], False),
         ([openshift_machine(**PRE_DRAIN)], False),  # no time-out ends that wait
         ([openshift_machine(), *guarded_pod()], False),
         ([], False),  # cordoned by hand
     ],
-    ids=["empty", "moves", "stays", "long", "hook", "budget", "no Machine"],
+    ids=["empty", "moves", "stays", "pinned", "long", "hook", "budget", "no Machine"],
 )
 def test_the_next_update_of_a_pool_waits_for_a_node_that_goes_with_its_machine(objects, goes):
-    labels = {"node-role.kubernetes.io/worker": ""}
-    every = [
-        node(name, labels, runs_vms=False, unschedulable=True if name == "c" else None)
-        for name in "abc"
-    ]
-    spec = {"nodeSelector": {"matchLabels": labels}, "maxUnavailable": 1}
-    pool = manifest("machineconfiguration.openshift.io/v1", "MachineConfigPool", "worker")
-    pool.data |= {"spec": spec, "status": {"unavailableMachineCount": 1}}
-    found = Snapshot([*every, pool, *objects], ["*"], time=NOW)
+    every = in_pool(*objects)
+    found = Snapshot(every, ["*"], time=NOW)
 
     (workers,) = rollouts.pools(Driver.MACHINE_CONFIG, found, None, list("abc"))
     assert (workers.obstacle is None) is goes
@@ -112,3 +132,27 @@ def test_the_next_update_of_a_pool_waits_for_a_node_that_goes_with_its_machine(o
     notes = [str(each) for each in node_notes.notes(every[0], found)]
     deleted = any("1 unavailable node: c, being deleted" in each for each in notes)
     assert deleted is bool(objects)
+
+
+@pytest.mark.parametrize(
+    ("vm", "possible"),
+    [(vmi(), True), (vmi(**PINNED), False), (vmi(strategy="External", labels=GUEST), None)],
+    ids=["moves", "pinned", "another controller has to move it"],
+)
+def test_an_update_needs_the_place_of_a_node_that_goes_with_its_machine(vm, possible):
+    """The drain of c decides whether its place in the pool is free for another node."""
+    found = rehearse(Snapshot(in_pool(openshift_machine(), vm), ["*"], time=NOW), Options())
+    assert found.possible is possible
+    for stop in found.stops:
+        assert "the deletion of Machine" in stop.remedy
+        assert "and waits for VM shop/db (LiveMigrate, but" in stop.remedy
+    doubts = [each for each in found.unseen if "goes with its Machine" in each]
+    assert len(doubts) == (possible is None)
+
+
+def test_what_was_not_read_may_keep_the_node_of_a_machine():
+    """Pods that cannot be read may keep the drain: the update is not certainly possible."""
+    every = in_pool(openshift_machine(), vmi())
+    found = Snapshot(every, ["nodes", "virtualmachineinstances.kubevirt.io"], time=NOW)
+    assert "pods" in leaving_machines.unread(every[2], found)
+    assert leaving_machines.of_openshift(found) == {}

@@ -95,9 +95,9 @@ def without_managed_fields(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without ``managedFields`` and without the annotation of ``kubectl apply``.
 
     Some entries of ``managedFields`` stay, because nothing else tells when a VMI was marked for
-    evacuation, who wrote the limits of a quota, the taints of a node, its cordon or the replicas of
-    a provider of Cluster API, and who owns the fields of an object that a ManagedChart of Rancher
-    applies.
+    evacuation, who wrote the limits of a quota, the taints of a node (with the names of what else
+    that entry owns, as its time is of all), its cordon or the replicas of a provider of Cluster
+    API, and who owns the fields of an object that a ManagedChart of Rancher applies.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
@@ -121,7 +121,6 @@ _CORDONED: Final = ("fieldsV1", "f:spec", "f:unschedulable")
 _MARKS: Final = (
     (_EVACUATED, _tree([("time",), _EVACUATED])),
     (_LIMITED, _tree([("time",), ("manager",), _LIMITED])),
-    (_TAINTED, _tree([("time",), ("manager",), _TAINTED])),
     (_CORDONED, _tree([("time",), ("manager",), _CORDONED])),
 )
 _PROVIDER: Final = "cluster.x-k8s.io/provider"
@@ -152,9 +151,23 @@ def _kept_entries(metadata: dict[str, Any]) -> Iterator[dict[str, Any]]:
     is_provider = Field(metadata).at("labels", _PROVIDER).present
     marks = (*_MARKS, _OF_PROVIDER) if is_provider else _MARKS
     for entry in entries:
+        if entry.at(*_TAINTED).present:
+            yield _of_taints(entry)
+            continue
         for mark, tree in marks:
             if entry.at(*mark).present:
                 yield _filter(entry.value, tree)
+
+
+def _of_taints(entry: Field) -> dict[str, Any]:
+    """Return when and by whom taints were written, and which other fields the entry is about, such
+    as the cordon.
+    """
+    owned = entry["fieldsV1"]
+    fields: dict[str, dict[str, Any]] = {name: {} for name in owned.map}
+    fields["f:spec"] = {name: {} for name in owned["f:spec"].map}
+    kept = {name: entry[name].value for name in ("time", "manager") if entry[name].present}
+    return {**kept, "fieldsV1": fields}
 
 
 def _names(value: Any, depth: int = 0) -> dict[str, Any]:

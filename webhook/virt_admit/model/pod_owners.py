@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import argument, kubectl, merge_patch, shell, typed, virtctl
+from virt_admit.model.commands import kubectl, merge_patch, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     DEPLOYMENT,
@@ -16,19 +16,20 @@ from virt_admit.model.kubernetes.kinds import (
     STATEFUL_SET,
     VM,
     VMI,
+    Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find, maker_of
 
 READS: Final[Reads] = dict.fromkeys((POD, REPLICA_SET, VMI), ("metadata.ownerReferences",))
 
-SCALED_READS: Final[Reads] = dict.fromkeys(
-    (DEPLOYMENT, POD, REPLICA_SET, STATEFUL_SET), ("metadata.ownerReferences",)
+SCALED_READS: Final[Reads] = union(
+    dict.fromkeys((DEPLOYMENT, POD, REPLICA_SET, STATEFUL_SET), ("metadata.ownerReferences",)),
+    {STATEFUL_SET: ("spec.replicas",)},
 )
 
-_SCALABLE: Final = {kind.kind: kind for kind in (DEPLOYMENT, STATEFUL_SET)}
-_SCALED: Final = frozenset(("Deployment", "ReplicaSet", "StatefulSet"))
+_SCALED: Final = {kind.kind: kind for kind in (DEPLOYMENT, REPLICA_SET, STATEFUL_SET)}
 
 
 def taken_away(pod: Object, cluster: Cluster) -> str:
@@ -50,14 +51,16 @@ def taken_away(pod: Object, cluster: Cluster) -> str:
         return typed(f"suspend Job {pod.namespace}/{name} for this time ({lost})", suspend)
     if kind not in _SCALED:
         return typed(f"keep {kind} {pod.namespace}/{name} off this node", described)
-    command = shell(
-        "kubectl", "scale", kind.lower(), argument(name), "-n", pod.namespace, "--replicas=0"
-    )
-    return typed(f"scale {kind} {pod.namespace}/{name} to 0 for this time", command)
+    words = f"scale {kind} {pod.namespace}/{name} to 0 for this time"
+    return typed(words, _to_zero(_SCALED[kind], name, pod.namespace))
+
+
+def _to_zero(kind: Kind, name: str, namespace: str) -> str:
+    return kubectl("scale", kind, name, namespace, "--replicas=0")
 
 
 class ScaledOwner(NamedTuple):
-    """The Deployment or StatefulSet that makes a pod again, and that nothing known owns."""
+    """The Deployment or StatefulSet that makes a pod again, and that nothing owns."""
 
     title: str
     """``Deployment shop/export``."""
@@ -66,23 +69,29 @@ class ScaledOwner(NamedTuple):
     @property
     def remedy(self) -> str:
         """What ends the use of a volume by its pods: a pod that is deleted comes back."""
-        return typed(f"scale {self.title} to 0 as long as its volume is needed here", self.command)
+        words = f"scale {self.title} to 0 as long as its volume is needed here, and it is down then"
+        return typed(words, self.command)
 
 
 def scaled(pod: Object, cluster: Cluster) -> ScaledOwner | None:
-    """Return what is scaled to end a pod; None: something else makes it, or an operator would scale
-    that again.
+    """Return what is scaled to end the use of a claim by a pod; None: something else makes the pod,
+    an operator would scale that again, or that is not known.
+
+    A StatefulSet has a claim for each of its pods: to end one, it would have to end the others, and
+    the claims of those are not concerned.
     """
     owner = maker_of(pod, cluster)
-    kind = _SCALABLE.get(owner["kind"].text or "") if owner is not None else None
-    if owner is None or kind is None:
+    kind = _SCALED.get(owner["kind"].text or "") if owner is not None else None
+    if owner is None or kind is None or kind is REPLICA_SET:
         return None
-    name = owner["name"].text or ""
-    found = find(cluster, kind, pod.namespace, name)
-    if found is not None and found.controller is not None:
+    found = find(cluster, kind, pod.namespace, owner["name"].text or "")
+    if found is None or found.controller is not None:
         return None
-    command = kubectl("scale", kind, name, pod.namespace, "--replicas=0")
-    return ScaledOwner(f"{kind.kind} {pod.namespace}/{name}", command)
+    replicas = found.at("spec", "replicas")
+    if kind is STATEFUL_SET and replicas.present and replicas.integer not in (0, 1):
+        return None
+    command = _to_zero(kind, found.name, pod.namespace)
+    return ScaledOwner(f"{kind.kind} {found.full_name}", command)
 
 
 def _shut_down(namespace: str, name: str, cluster: Cluster) -> str:

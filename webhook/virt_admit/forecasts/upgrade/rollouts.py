@@ -374,8 +374,7 @@ def _machine_config_pool(
     cluster: Cluster,
 ) -> Pool:
     """Return a pool. Nodes that are not available take up its places, and are not updated."""
-    obstacle = _pool_obstacle(pool, own, cluster)
-    capacity = 1
+    obstacle, capacity = _pool_obstacle(pool, own, cluster), 1
     try:
         capacity = machine_pools.capacity(pool, len(own))
     except ValueError:
@@ -419,7 +418,7 @@ def _machine_config_pool(
             unpause = pool_obstacles.unpause(pool, MACHINE_CONFIG_POOL, away)
             behind = away_nodes.behind_pause(pool, absent, capacity, cluster)
             return replace(found, obstacle=replace(obstacle, remedy=unpause), behind=behind)
-        obstacle = obstacle or away_nodes.obstacle(pool, own, absent, capacity, cluster)
+        obstacle = obstacle or away_nodes.explained(pool, own, absent, capacity, cluster)
     return replace(found, obstacle=obstacle)
 
 

@@ -68,16 +68,13 @@ def obstacle(manager: Object, eviction: PodEviction) -> OperatorAnswer | None:
         Unseen: the engines, their volumes or the migrations of the VMs cannot be read.
     """
     cluster, node = eviction.cluster, eviction.node
-    kept = {
-        volume.name: (volume, vmi)
-        for volume in _migrating(manager, eviction)
-        for vmi in _moved(volume, node, cluster)
-    }
+    moved = [(each, [*_moved(each, node, cluster)]) for each in _migrating(manager, eviction)]
+    kept = {volume.name: volume for volume, users in moved if users}
+    guests = [vmi for _, users in moved for vmi in users]
     if not kept:
         return None
-    volumes, guests = zip(*kept.values(), strict=True)
     where = names(sorted({vmi.at("status", "nodeName").text or "" for vmi in guests}))
-    attached = [name for volume in volumes for name in _attachments(volume, node, cluster)]
+    attached = [name for volume in kept.values() for name in _attachments(volume, node, cluster)]
     paused = sorted({paused_guests.words(vmi, cluster) for vmi in guests} - {""})
     state = f" (its guest is {paused[0]})" if paused else ""
     reason = (
@@ -111,14 +108,27 @@ def _off_and_on(guests: Iterable[Object], cluster: Cluster) -> str:
     finds the engine of the new node not ready (#handleVolumeMigrationConfirmation).
     """
     every = {each.full_name: each for each in guests}
-    vmi = every[min(every)]
+    known = [every[name] for name in sorted(every)]
+    differing = [vmi for vmi in known if changed_disks.remedy(vmi, cluster)]
+    vmi = (differing or known)[0]
     stop, start = (virtctl(verb, vmi.name, vms.namespace_of(vmi)) for verb in ("stop", "start"))
-    kept = (changed_disks.remedy(every[name], cluster) for name in sorted(every))
-    return capital(next(filter(None, kept), "")) or typed(
-        f"Stop VM {names(sorted(every), 80)}, so that Longhorn detaches the volume from both nodes",
+    them = "it" if len(known) == 1 else "them"
+    before = "".join(_named_again(each, cluster) for each in differing[1:])
+    way = typed(
+        f"{before}stop VM {names(sorted(every), 80)}, so that Longhorn detaches the volume from "
+        "both nodes",
         stop,
-        f"once the volume is detached, start it again: {start}",
+        f"once the volume is detached, start {them} again: {start}",
     )
+    return capital(changed_disks.safe(way, vmi, cluster))
+
+
+def _named_again(vmi: Object, cluster: Cluster) -> str:
+    """Return what comes before the stop of a further VM that would start with other disks."""
+    command = changed_disks.command(vmi, cluster)
+    if not command:
+        return f"wait until KubeVirt has copied the disks of VM {vmi.full_name} too; then "
+    return f"name the disks of its guest in VM {vmi.full_name} too ({command}); then "
 
 
 def _migrating(manager: Object, eviction: PodEviction) -> Iterator[Object]:

@@ -2,7 +2,9 @@
 
 The pre-drain job of the node taints it, on which KubeVirt moves the VMs, and waits for them. It
 does so only after the volumes are healthy, so a taint by hand would not let it go on before.
-Source: harvester/harvester:package/upgrade/upgrade_node.sh#command_pre_drain.
+Sources: harvester/harvester:package/upgrade/upgrade_node.sh#command_pre_drain,
+:pkg/controller/master/node/node_down_controller.go; kubernetes/apimachinery:
+pkg/apis/meta/v1/types.go#ManagedFieldsEntry (the time is that of any field of an entry).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from virt_admit.forecasts.placement.components.longhorn import awaited_health
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, gather, unlisted
-from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, NODE, VMI
+from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME, NODE, UPGRADE_PLAN, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances.vmis import on_node
@@ -64,7 +66,7 @@ def note(node: Object, cluster: Cluster) -> Iterator[str]:
     if awaited_health.unhealthy(cluster) or unlisted(cluster, LONGHORN_VOLUME):
         yield f"{begin}. It may wait for its volumes first, as its pre-drain job says"
         return
-    lost = taken_away(node, update.since, cluster)
+    lost = taken_away(node, update.since, update.kind, cluster)
     if lost is not None:
         yield f"{begin}. {capital(lost.writer)}. {lost.remedy}"
         return
@@ -72,27 +74,36 @@ def note(node: Object, cluster: Cluster) -> Iterator[str]:
 
 
 class LostTaint(NamedTuple):
-    """The taint of a drain that Harvester itself has taken away, so that nothing sets it again."""
+    """The taint of a drain that Harvester itself has taken away, or may have, so that nothing sets
+    it again.
+    """
 
     words: str
     """Who is to leave, and why nothing asks them."""
     writer: str
-    """``manager harvester wrote its taints last, 51 min ago, after …``."""
+    """``its taints were written last by manager harvester 51 min ago, after …``."""
     remedy: str
+    certain: bool
 
 
-def taken_away(node: Object, since: datetime | None, cluster: Cluster) -> LostTaint | None:
-    """Return that a node which is emptied has lost the taint of its drain; None: it has that, a
-    volume may have to be healthy first, or its taints were not last written by Harvester, after
-    the drain began and long ago.
+def taken_away(
+    node: Object, since: datetime | None, kind: str, cluster: Cluster
+) -> LostTaint | None:
+    """Return that a node which is emptied has lost the taint of its drain, or may have; None: it
+    has that, a volume may have to be healthy first, or its taints were not last written by
+    Harvester, after the drain began and long ago.
 
     The Job sets the taint once. Harvester's controller of nodes that are down takes it from Ready
-    nodes, unless it knows of the upgrade, as of no UpgradePlan (harvester/harvester#9595, #10714,
-    :pkg/controller/master/node/node_down_controller.go).
+    nodes, unless it knows of the upgrade: of an Upgrade in each release that takes the taint, of an
+    UpgradePlan only in later ones (harvester/harvester#9595, #10714).
+
+    Harvester may own the taints since an earlier drain, and have written another field since. So
+    its last write is certainly one of the taints only where it owns nothing else.
 
     Args:
         node: the node.
         since: when its Job, or its drain, began.
+        kind: the kind of the order that empties it.
         cluster: the cluster.
     """
     key = migration_limits.drain_taint(cluster)
@@ -101,33 +112,54 @@ def taken_away(node: Object, since: datetime | None, cluster: Cluster) -> LostTa
         return None
     if unlisted(cluster, LONGHORN_VOLUME) or awaited(node, cluster):
         return None
-    manager, last = _last_writer(node)
-    at = clock.instant(last)
-    if manager != _HARVESTER or at is None or at < since:
+    last = _last_write(node)
+    at = clock.instant(last.time)
+    if last.manager != _HARVESTER or at is None or at < since:
         return None
-    if not clock.has_lasted(last, _LASTS, cluster):
+    if not clock.has_lasted(last.time, _LASTS, cluster):
         return None
-    vms = names(sorted(left), _WIDTH)
-    writer = (
-        f"its taints were written last by manager {manager}{clock.past(last, cluster)}, after the "
-        "drain had begun (managedFields), and nothing has set it again"
-    )
+    certain = last.of_taints_alone and kind == UPGRADE_PLAN.kind
+    vms, past = names(sorted(left), _WIDTH), clock.past(last.time, cluster)
+    after = "after the drain had begun (managedFields)"
+    if certain:
+        writer = (
+            f"its taints were written last by manager {last.manager}{past}, {after}, and nothing "
+            "has set it again"
+        )
+    else:
+        writer = (
+            f"manager {last.manager} owns its taints, and wrote the node{past}, {after}, so that "
+            "it may have taken that taint away"
+        )
+    again = "Set it again" if certain else "If that lasts, set it"
     return LostTaint(
         f"{vms} to leave, which nothing asks to: the node has no taint {key}, and {writer}",
         writer,
-        f"Set it again, and KubeVirt moves the VMs: {_taint(node, key)}",
+        f"{again}, and KubeVirt moves the VMs: {_taint(node, key)}",
+        certain,
     )
 
 
-def _last_writer(node: Object) -> tuple[str, str]:
-    """Return which manager wrote the taints of a node last, and when; empty: not known."""
-    found = [
-        (entry["time"].text or "", entry["manager"].text or "")
+class _Write(NamedTuple):
+    """The last write of the manager that owns the taints of a node."""
+
+    time: str = ""
+    manager: str = ""
+    of_taints_alone: bool = False
+
+
+def _last_write(node: Object) -> _Write:
+    """Return who owns the taints of a node, and the last write of it; empty: not known."""
+    found = (
+        _Write(
+            entry["time"].text or "",
+            entry["manager"].text or "",
+            [*fields.map] == ["f:spec"] and [*fields["f:spec"].map] == ["f:taints"],
+        )
         for entry in node.metadata["managedFields"].items()
-        if entry.at("fieldsV1", "f:spec", "f:taints").present
-    ]
-    at, manager = max(found, default=("", ""))
-    return manager, at
+        if (fields := entry["fieldsV1"]).at("f:spec", "f:taints").present
+    )
+    return max(found, default=_Write())
 
 
 def _left(node: Object, key: str, cluster: Cluster) -> list[str]:

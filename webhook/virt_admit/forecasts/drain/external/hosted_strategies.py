@@ -5,7 +5,9 @@ whatever the default of the cluster is. CAPK then drains the guest node and dele
 Sources:
 openshift/hypershift:hypershift-operator/controllers/nodepool/kubevirt/kubevirt.go
 #virtualMachineTemplateBase #applyJsonPatches, :api/hypershift/v1beta1/hostedcluster_types.go
-#JSONPatchAnnotation, :docs/content/how-to/kubevirt/configuring-vm-with-jsonpatch.md.
+#JSONPatchAnnotation, :docs/content/how-to/kubevirt/configuring-vm-with-jsonpatch.md;
+kubernetes-sigs/cluster-api-provider-kubevirt:pkg/kubevirt/machine.go#Create (writes nothing but
+labels into a VM that exists).
 """
 
 from __future__ import annotations
@@ -50,12 +52,13 @@ def notes(node: str, cluster: Cluster) -> Iterator[str]:
     pools = names(sorted({_pool(each, cluster) for each in found}))
     by_hand = names(virtctl("migrate", each.name, vms.namespace_of(each)) for each in found)
     yield (
-        f"External of {names(each.full_name for each in found)} is not the default of the cluster "
-        f"({default.value}, of {default.origin or 'KubeVirt'}): HyperShift writes it into the VMs "
-        f"of each NodePool ({pools}). They can migrate (LiveMigratable), so that they need no "
+        f"HyperShift sets evictionStrategy External in the VMs of each NodePool ({pools}), so in "
+        f"{names(each.full_name for each in found)}, where the cluster has {default.value} (of "
+        f"{default.origin or 'KubeVirt'}). They can migrate (LiveMigratable), so that they need no "
         f"restart: migrate them before the drain ({by_hand}). To change it for good, replace "
         f"/spec/template/spec/evictionStrategy with LiveMigrate in annotation {_PATCH} of the "
-        "NodePool, which replaces its nodes once; an edit of the VM does not last"
+        "NodePool, which replaces its nodes once; an edit of the VM lasts until its Machine is "
+        "replaced"
     )
 
 

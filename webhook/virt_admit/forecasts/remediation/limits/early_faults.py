@@ -22,12 +22,14 @@ from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.remediation import bare_metal, machines
+from virt_admit.model.remediation import bare_metal, machine_drain, machines
 from virt_admit.model.remediation.health_checks import HealthCheck
 
-READS: Final[Reads] = union(awaited_return.READS, bare_metal.POWER_READS)
+READS: Final[Reads] = union(
+    awaited_return.READS, bare_metal.POWER_READS, machine_drain.DELETED_READS
+)
 _GOES: Final = timedelta(hours=1)
-"""A Machine without VMs is deleted in less than this."""
+"""A Machine is deleted in less than this, unless a hook or a pod of its node holds that up."""
 
 
 def passing(
@@ -49,7 +51,8 @@ def _passing(check: HealthCheck, found: UnhealthyObject, cluster: Cluster) -> st
     obj = found.obj
     if obj.deleted:
         age = clock.since(obj.metadata["deletionTimestamp"].text, cluster)
-        return found.why if age is not None and age < _GOES else ""
+        goes = age is not None and age < _GOES and not machine_drain.is_held_up(obj)
+        return found.why if goes else ""
     if found.starts_until is not None:
         return found.why
     name = obj.name if check.kind is kinds.NHC else machines.node_name(obj)

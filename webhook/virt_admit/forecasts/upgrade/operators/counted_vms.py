@@ -4,18 +4,19 @@ It counts by a label that a VMI keeps: releases before 1.2.2 count all phases, l
 Succeeded. With run strategies that start no VM after a shutdown, KubeVirt keeps a VMI that has
 ended. Sources: harvester/harvester:package/upgrade/upgrade_node.sh#get_running_vm_count
 #wait_vms_out_or_shutdown (v1.2.1, v1.2.2); harvester/harvester#4725;
-kubevirt/kubevirt:pkg/virt-controller/watch/vm.go#startStop (RerunOnFailure without a VMI).
+kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncRunStrategy (what KubeVirt does with a VM
+without a VMI, and that Halted deletes the VMI and starts none).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes import clock, workloads
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, JOB, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -40,6 +41,10 @@ _PATIENCE: Final = timedelta(minutes=5)
 """KubeVirt deletes a VMI that has ended in seconds where it starts its VM again."""
 _SINCE: Final = Version(1, 2, 2)
 """The first release that does not count the phase Succeeded."""
+_ONCE: Final = "Once"
+"""With it KubeVirt starts each VM that has no VMI: a guest that was to run once runs again."""
+_STARTED: Final = ("Always", "RerunOnFailure")
+_RECEIVER: Final = "WaitAsReceiver"
 _BEFORE_DRAIN: Final = "-pre-drain-"
 
 
@@ -64,10 +69,31 @@ def of_job(order: Object, job: Object, node: str, cluster: Cluster) -> CountedVm
         f"VMI {vmi.full_name}: its phase is {phase}{lasts}, but its label {_NODE} is {node}, and "
         "the Job counts it as a VM that runs there"
     )
-    others = f"then so for {names(each.full_name for each in found[1:])}" if found[1:] else ""
-    remedy = f"Delete that VMI, which has ended{_starts(vmi, cluster)}"
-    way = typed(remedy, about("delete", vmi, VMI), others)
-    return CountedVmi(f"VMI {vmi.full_name}", words, way)
+    return CountedVmi(f"VMI {vmi.full_name}", words, _remedy(vmi, found[1:], cluster))
+
+
+def _remedy(vmi: Object, others: Sequence[Object], cluster: Cluster) -> str:
+    """Return what takes a VMI that has ended off its node, and then so others."""
+    once = [each.full_name for each in others if _runs_once(each, cluster)]
+    plain = [each.full_name for each in others if each.full_name not in once]
+    if not _runs_once(vmi, cluster):
+        halted = f"then set runStrategy Halted of the VMs of {names(once)}" if once else ""
+        also = (f"then so for {names(plain)}" if plain else "", halted)
+        words = f"Delete that VMI, which has ended{_starts(vmi, cluster)}"
+        return typed(words, about("delete", vmi, VMI), "; ".join(filter(None, also)))
+    also = (
+        f"then so for {names(once)}" if once else "",
+        f"then delete {names(plain)}" if plain else "",
+    )
+    halt = merge_patch(
+        VM, vmis.owner(vmi, VM.kind) or vmi.name, vmi.namespace, {"spec": {"runStrategy": "Halted"}}
+    )
+    words = (
+        "Set runStrategy Halted of its VM, with which KubeVirt deletes that VMI, which has ended. "
+        f"Do not delete it yourself: with run strategy {_ONCE} KubeVirt then starts the VM again, "
+        "which was to run once"
+    )
+    return typed(words, halt, "; ".join(filter(None, also)))
 
 
 def _counted(order: Object, job: Object, node: str, cluster: Cluster) -> Iterator[Object]:
@@ -94,10 +120,26 @@ def _release(order: Object, job: Object) -> Version | None:
     return next(filter(None, known), None)
 
 
-def _starts(vmi: Object, cluster: Cluster) -> str:
-    """Return that KubeVirt may start the VM of a VMI that is deleted; empty: it does not."""
+def _runs_once(vmi: Object, cluster: Cluster) -> bool:
     vm = vmis.known_vm(vmi, cluster)
-    strategy = vms.run_strategy(vms.vm_spec(vm)) if vm is not None else None
-    if strategy not in ("Always", "RerunOnFailure"):
+    return vm is not None and vms.run_strategy(vms.vm_spec(vm)) == _ONCE
+
+
+def _starts(vmi: Object, cluster: Cluster) -> str:
+    """Return what may start again once a VMI is deleted; empty: nothing does."""
+    owner = vmi.controller
+    if vmis.owner(vmi, VM.kind) is None:
+        made = f"{owner['kind'].text} {owner['name'].text}" if owner is not None else ""
+        return f" ({made}, which owns it, may then make it again)" if made else ""
+    try:
+        vm = vmis.owner_vm(vmi, cluster)
+    except Unseen as unseen:
+        return f" (whether its VM then starts cannot be determined: {unseen.what} was not read)"
+    if vm is None:
+        return ""
+    strategy = vms.run_strategy(vms.vm_spec(vm))
+    if strategy == _RECEIVER:
+        return f" (with run strategy {strategy} KubeVirt then makes it again, for its migration)"
+    if strategy not in _STARTED:
         return ""
     return f" (with run strategy {strategy} KubeVirt may then start its VM, on another node)"

@@ -285,8 +285,9 @@ def _volume(
 
 
 def _untainted(order: Object, name: str, update: NodeUpdate, cluster: Cluster) -> _Cause | None:
-    """Return that a Job waits for VMs that nothing asks to leave, as the taint was taken away;
-    None: it does not. An UpgradePlan has no namespace, and a label of its own on its Jobs.
+    """Return that a Job waits for VMs that nothing asks to leave, as the taint was taken away, or
+    may have been; None: it does not. An UpgradePlan has no namespace, and a label of its own on its
+    Jobs.
     """
     node = find(cluster, NODE, "", name)
     if node is None or update.phase is not Phase.DRAINING:
@@ -297,10 +298,10 @@ def _untainted(order: Object, name: str, update: NodeUpdate, cluster: Cluster) -
         )
         if own and job.at("status", "active").integer:
             began = clock.instant(job.at("status", "startTime").text)
-            lost = unasked_vms.taken_away(node, began, cluster)
+            lost = unasked_vms.taken_away(node, began, order.kind, cluster)
             if lost is not None:
                 by = f"its Job {job.name} waits for "
-                return _Cause(by, lost.words, lost.remedy, certain=True)
+                return _Cause(by, lost.words, lost.remedy, lost.certain)
     return None
 
 

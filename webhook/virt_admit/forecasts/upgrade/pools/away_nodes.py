@@ -80,6 +80,13 @@ def _maintained_by(node: Object, cluster: Cluster) -> str:
     return by if goes_on and not node_health.silence(node, cluster) else ""
 
 
+def explained(
+    pool: Object, own: Sequence[Object], away: Sequence[Object], capacity: int, cluster: Cluster
+) -> Obstacle:
+    """Return the same with the VM that keeps the drain of a node whose Machine is deleted."""
+    return leaving_machines.with_cause(obstacle(pool, own, away, capacity, cluster), away, cluster)
+
+
 def behind_pause(pool: Object, away: Sequence[Object], capacity: int, cluster: Cluster) -> Obstacle:
     """Return why a paused pool would update no node either once its pause has ended."""
     which = _which(away, capacity, cluster)

@@ -2,7 +2,10 @@
 
 The MachineSet chooses Machines beyond its number and deletes them. Cluster API drains their nodes
 at once, and makes no successor. In OpenShift the Node is deleted with its Machine. Until then it is
-cordoned and has a place of its MachineConfigPool, whose next update waits for its end. Sources:
+cordoned and has a place of its MachineConfigPool, whose next update waits for its end.
+
+That a VM is asked to leave does not say that it can: a node whose drain does not end stays.
+Sources:
 kubernetes-sigs/cluster-api:core/reconcilers/machineset/machineset_controller.go#syncReplicas;
 openshift/machine-api-operator:pkg/controller/machine/controller.go#Reconcile #deleteNode.
 """
@@ -10,10 +13,13 @@ openshift/machine-api-operator:pkg/controller/machine/controller.go#Reconcile #d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from virt_admit.forecasts.drain import pod_evictions
+from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
@@ -21,15 +27,15 @@ from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, MACHINE_DEP
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
-from virt_admit.model.messages import names
-from virt_admit.model.node_updates import config_pool_updates, machine_rollouts
+from virt_admit.model.messages import capital, names
+from virt_admit.model.node_updates import config_pool_updates, cordoners, machine_rollouts
 from virt_admit.model.remediation import machine_drain
 
 READS: Final[Reads] = union(
     clock.READS,
     machine_nodes.READS,
     machine_rollouts.READS,
-    pod_evictions.READS,
+    drain_plan.READS,
     vmis.READS,
     {
         CAPI_MACHINE: ("metadata.deletionTimestamp",),
@@ -44,12 +50,16 @@ _USUAL: Final = timedelta(hours=1)
 
 @cached
 def nodes(cluster: Cluster) -> frozenset[str]:
-    """Return the nodes that a scale-in takes away now: all their VMs are asked to leave."""
+    """Return the nodes that a scale-in takes away now: all their VMs are asked to leave, and can.
+    Any other one is rehearsed, which says what keeps it or what is not known.
+    """
     return frozenset(
         node
         for deployment in cluster.known(MACHINE_DEPLOYMENT)
         for machine in _surplus(deployment, cluster)
-        if (node := machine_nodes.node_name(machine, cluster)) and _empties(node, cluster)
+        if (node := machine_nodes.node_name(machine, cluster))
+        and _empties(node, cluster)
+        and drain_plan.node_plan(node, cluster).drainable
     )
 
 
@@ -72,37 +82,66 @@ def staying(every: Sequence[Object], cluster: Cluster) -> Sequence[Object]:
 @cached
 def of_openshift(cluster: Cluster) -> Mapping[str, str]:
     """Return the nodes that go with their Machine of OpenShift, with its name: its deletion began
-    an hour ago at most, all VMs are asked to leave, and nothing keeps the drain or its end.
+    an hour ago at most, all VMs are asked to leave and can, and nothing keeps the drain or its end.
     """
     return {
         node: name
-        for node, name in _in_deletion(cluster)
-        if _empties(node, cluster) and not _is_held(node, cluster)
+        for node, name in _in_deletion(cluster).items()
+        if _empties(node, cluster) and drain_plan.node_plan(node, cluster).drainable
     }
 
 
-def _in_deletion(cluster: Cluster) -> Iterator[tuple[str, str]]:
-    """Yield the nodes and names of Machines of OpenShift whose deletion waits for their VMs and
-    pods alone.
+@cached
+def _in_deletion(cluster: Cluster) -> Mapping[str, str]:
+    """Return the nodes of Machines of OpenShift whose deletion waits for their VMs and pods alone,
+    with the names of these.
     """
+    found = {}
     for machine in cluster.known(MACHINE):
         age = clock.since(machine.metadata["deletionTimestamp"].text, cluster)
         node = machine_nodes.node_name(machine, cluster)
         hooks = machine_drain.holding_hooks(machine) or machine_drain.terminating_hooks(machine)
         if node and age is not None and age < _USUAL and not hooks:
-            yield node, machine.full_name
+            found[node] = machine.full_name
+    return found
 
 
 def unread(node: Object, cluster: Cluster) -> str:
     """Return what could not be read, so that a cordoned node of OpenShift may go with its Machine;
-    empty: all was read, or it has none.
+    empty: all was read, or it does not go.
     """
-    if not (node.at("spec", "unschedulable").boolean and machine_nodes.OWNER in node.annotations):
+    if not node.at("spec", "unschedulable").boolean:
         return ""
-    if what := unlisted(cluster, MACHINE):
+    if machine_nodes.OWNER in node.annotations and (what := unlisted(cluster, MACHINE)):
         return what
-    going = any(name == node.name for name, _ in _in_deletion(cluster))
-    return vmis.unread(cluster) if going else ""
+    if node.name not in _in_deletion(cluster):
+        return ""
+    if what := vmis.unread(cluster):
+        return what
+    if not _empties(node.name, cluster):
+        return ""
+    plan = drain_plan.node_plan(node.name, cluster)
+    unknown = tuple(row.vmi.full_name for row in plan.undecided)
+    unseen = plan.doubts or plan.unseen or (*unknown, "its drain")
+    return names(unseen) if plan.drainable is None else ""
+
+
+def with_cause(obstacle: Obstacle, away: Sequence[Object], cluster: Cluster) -> Obstacle:
+    """Return an obstacle with what ends the drain of a node whose Machine is being deleted, if a VM
+    keeps that from its end: a wait for the node would not help.
+    """
+    for node in away:
+        machine = cordoners.machine_in_deletion(node, cluster)
+        plan = drain_plan.node_plan(node.name, cluster) if machine else None
+        kept = plan.having(VmOutcome.BLOCKS) if plan is not None else ()
+        if plan is None or not kept or plan.pods.blockers:  # those are named already
+            continue
+        keep = (
+            f"Do not uncordon {node.name} by hand: the deletion of Machine {machine} drains it, "
+            f"and waits for VM {kept[0].vmi.full_name} ({kept[0].reason})"
+        )
+        return replace(obstacle, remedy=f"{keep}. {capital(kept[0].remedy)}".rstrip(". "))
+    return obstacle
 
 
 def words_of_openshift(cluster: Cluster) -> Iterator[str]:
@@ -112,12 +151,6 @@ def words_of_openshift(cluster: Cluster) -> Iterator[str]:
             f"{node} is not counted: it goes with Machine {machine}, which is being deleted, and "
             "takes a place of its MachineConfigPool until then"
         )
-
-
-def _is_held(node: str, cluster: Cluster) -> bool:
-    has_vms = node in vmis.occupied(cluster)
-    found = pod_evictions.of_node(cluster, node, has_vms=has_vms)
-    return bool(found.blockers or found.unseen)
 
 
 def _surplus(deployment: Object, cluster: Cluster) -> Iterator[Object]:

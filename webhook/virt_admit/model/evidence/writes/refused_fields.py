@@ -10,14 +10,15 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from virt_admit.model import releases
+from virt_admit.model import releases, unknown_fields
 from virt_admit.model.commands import kubectl, merge_patch, typed
-from virt_admit.model.kubernetes.kinds import VM
+from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.units import show
 from virt_admit.model.messages import names
 
 _PATH: Final = re.compile(r"\bspec((?:\.[A-Za-z]\w{0,63}(?:\[\d{1,4}\])?){1,12})")
+_PART: Final = re.compile(r"\.(\w+)(?:\[(\d+)\])?")
 _ALLOWED: Final = re.compile(r"\(allowed values: \[([^\]]{1,300})\]\)")
 _MACHINE: Final = ".domain.machine.type"
 _TEMPLATE: Final = "spec.template.spec"
@@ -33,12 +34,18 @@ class RefusedField(NamedTuple):
 
 
 def named(said: str) -> RefusedField | None:
-    """Return the field that a refusal names first; None: it names none."""
-    found, allowed = _PATH.search(said), _ALLOWED.search(said)
-    if found is None:
-        return None
-    path = found[1].removeprefix(".template.spec")
-    return RefusedField(path, tuple(allowed[1].split()) if allowed is not None else ())
+    """Return the field of a VMI that a refusal names first; None: it names none."""
+    allowed = _ALLOWED.search(said)
+    every = (found[1].removeprefix(".template.spec") for found in _PATH.finditer(said))
+    path = next((each for each in every if _is_of_vmi(each)), "")
+    values = tuple(allowed[1].split()) if allowed is not None else ()
+    return RefusedField(path, values) if path else None
+
+
+def _is_of_vmi(path: str) -> bool:
+    """Return whether a path begins with a field of a VMI: ``spec.running`` is one of a VM."""
+    first = _PART.match(path)
+    return first is not None and unknown_fields.defines(VMI, "spec", first[1])
 
 
 def remedy(vm: Object, template: Field, said: str, kubevirt: str) -> str:
@@ -52,7 +59,7 @@ def remedy(vm: Object, template: Field, said: str, kubevirt: str) -> str:
         kubevirt: the name of the KubeVirt resource with its kind.
     """
     found = named(said) if vm.kind == VM.kind else None
-    if found is None or not found.path:
+    if found is None:
         return ""
     value, path = _at(template, found.path), f"{_TEMPLATE}{found.path}"
     edit = kubectl("edit", VM, vm.name, vm.namespace)
@@ -79,9 +86,6 @@ def remedy(vm: Object, template: Field, said: str, kubevirt: str) -> str:
         return typed(words, merge_patch(VM, vm.name, vm.namespace, {"spec": change}), allow)
     to = f"to a value that KubeVirt accepts{allowed}" if allowed else "as KubeVirt says"
     return typed(f"correct {path} of the VM{now} {to}", edit)
-
-
-_PART: Final = re.compile(r"\.(\w+)(?:\[(\d+)\])?")
 
 
 def _at(field: Field, path: str) -> Field:
