@@ -227,7 +227,11 @@ OUTDATED = {
     ("items", "says"),
     [
         (beside(), "Repair w1, w2 first, where launchers crash (vms/one), then list LiveMigrate."),
-        (beside(runtime="containerd://1.5.0"), "switched off. List LiveMigrate."),
+        (
+            beside(runtime="containerd://1.5.0"),
+            "switched off. List LiveMigrate in workloadUpdateMethods, or use virtctl migrate for single "
+            "VMs.",
+        ),
     ],
     ids=["its Docker lets them crash", "another cause"],
 )

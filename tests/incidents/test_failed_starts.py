@@ -253,7 +253,7 @@ def test_outdated_vms_are_not_migrated_while_their_next_pod_would_fail(ask, disk
 
     later = "List LiveMigrate once vms/web can migrate: now its next pod would fail as that of"
     assert (later in said) is disk
-    assert ("List LiveMigrate." in said) is not disk
+    assert ("List LiveMigrate in workloadUpdateMethods" in said) is not disk
 
 
 def test_a_vm_may_go_to_the_node_where_starts_fail(ask):

@@ -375,9 +375,9 @@ def test_a_vm_that_nothing_moves_is_stopped_only_as_a_decision():
 @pytest.mark.parametrize(
     ("migratable", "others", "way"),
     [
-        ("True", [], ", or migrate it by hand: virtctl migrate db -n shop"),
+        ("True", [], "; or migrate it by hand: virtctl migrate db -n shop"),
         ("False", [], ""),
-        ("True", ["machine-controller-1"], ", or migrate it by hand: virtctl migrate db -n shop"),
+        ("True", ["machine-controller-1"], "; or migrate it by hand: virtctl migrate db -n shop"),
     ],
 )
 def test_a_vm_without_a_known_mover_is_migrated_by_hand_if_it_can(migratable, others, way):

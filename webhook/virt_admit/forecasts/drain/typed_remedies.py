@@ -94,7 +94,8 @@ def _placed(remedy: str, command: str, vmi: Object) -> str:
         if remedy.endswith(ending) and command.startswith("virtctl stop "):
             first = remedy.removesuffix(ending)
             if first.endswith(MIGRATE_BY_HAND):
-                first = typed(first, virtctl("migrate", vmi.name, vms.namespace_of(vmi)))
+                by_hand = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
+                first = f"{first}: {by_hand}"
             return f"{first}; or{words}{typed('stop it', command)}"
     lasting = remedy.removesuffix(SHUT_DOWN).removesuffix(", or ")
     if not remedy.endswith(SHUT_DOWN):

@@ -151,7 +151,7 @@ def _unattended(vmi: Object, said: Strategy) -> Reaction:
         f"{said.phrase}: something outside KubeVirt has to move it, but no label or owner of it "
         "names a known controller"
     )
-    by_hand = f", or {MIGRATE_BY_HAND}" if vmis.migratable(vmi) else ""
+    by_hand = f"; or {MIGRATE_BY_HAND}" if vmis.migratable(vmi) else ""
     remedy = (
         "see that its controller acts on status.evacuationNodeName (if it is a node of a guest "
         f"cluster: delete its Machine there){by_hand}, or, as a decision, stop it"

@@ -178,7 +178,7 @@ def _lacking(rollout: AgentRollout, cluster: Cluster) -> Iterator[str]:
     for node in cluster.known(NODE):
         if rollout.workload is not None and node.name not in rollout.nodes:
             absent = driver_daemons.of_daemon(rollout.workload, "", node.name, cluster)
-            if absent is not None and not absent.lasts:
+            if absent is not None and (absent.refused or not absent.lasts):
                 yield node.name
 
 

@@ -93,6 +93,8 @@ class AbsentPod(NamedTuple):
     """The DaemonSet, where a taint keeps its pod away."""
     for_ending: str = ""
     """The remedy where pods that end there wait for its pod; empty: the other one does."""
+    refused: bool = False
+    """Whether the API server refuses its pod, which nothing else keeps away."""
 
     @property
     def words(self) -> str:
@@ -157,7 +159,7 @@ def of_daemon(daemon: Object, driver: str, node: str, cluster: Cluster) -> Absen
     if (forbidden := forbidden_pods.of_maker(daemon, cluster)) is not None:
         level = forbidden_pods.level(daemon.namespace, forbidden, cluster)
         why = f"{begin} cannot create its pod, which {level}"
-        return AbsentPod(why, forbidden_pods.remedy(daemon.namespace))
+        return AbsentPod(why, forbidden_pods.remedy(daemon.namespace), refused=True)
     return AbsentPod(
         f"{begin} has none although {node} is one of its nodes",
         typed("see in its events why", described),
