@@ -229,8 +229,8 @@ OUTDATED = {
         (beside(), "Repair w1, w2 first, where launchers crash (vms/one), then list LiveMigrate."),
         (
             beside(runtime="containerd://1.5.0"),
-            "switched off. List LiveMigrate in workloadUpdateMethods, or use virtctl migrate for single "
-            "VMs.",
+            "switched off. List LiveMigrate in workloadUpdateMethods, or use virtctl migrate for "
+            "single VMs.",
         ),
     ],
     ids=["its Docker lets them crash", "another cause"],
