@@ -133,7 +133,14 @@ MACHINE = {
             {"spec": {"x": [{"env": [{"name": "TOKEN", "value": "hunter2"}, "odd"]}]}},
             {"spec": {"x": [{"env": [{"name": "TOKEN"}, "odd"]}]}},
         ),
-        (POD, in_pod("http://u:p@x"), in_pod("http://x")),
+        (POD, in_pod("http://u:p@x"), in_pod("…")),
+        (POD, in_pod("u:p@x:3128"), in_pod("…")),
+        (POD, in_pod(""), {"spec": {"containers": [{"env": [{"name": "https_proxy"}, NO_PROXY]}]}}),
+        (
+            POD,
+            {"spec": {"containers": [{"env": [{"name": "no_proxy", "value": "u:p@x"}]}]}},
+            {"spec": {"containers": [{"env": [{"name": "no_proxy"}]}]}},
+        ),
         (
             CONTROLLER_REVISION,
             {"data": {"spec": {"template": {"args": "hunter2"}}}},

@@ -226,9 +226,11 @@ def test_nodes_of_a_machine_pool_are_named(driver, says):
 METAL = {"infrastructureRef": {"kind": "Metal3MachineTemplate", "name": "t"}}
 
 
-def metal(*hosts, machines="abc", missing=0, deleted=""):
+def metal(*hosts, machines="abc", missing=0, deleted="", by_hand=False):
     """Return a rehearsal of nodes on bare metal; ``hosts``: the Machine of each."""
     rolled = deployment(missing=missing, template={"spec": METAL})
+    if by_hand:
+        rolled.data["spec"]["rollout"] = {"strategy": {"type": "OnDelete"}}
     rolled.data["status"] = {}
     own = [machine(f"m-{name}", name if name in "abc" else None, new=True) for name in machines]
     for each in own:
@@ -265,9 +267,13 @@ def test_a_new_machine_comes_first_and_no_host_is_free():
         {"hosts": USED, "missing": 1},
         {"hosts": (*USED, "m-d"), "machines": "abcd"},
         {"hosts": USED, "deleted": "m-c"},
+        {"hosts": USED, "by_hand": True},
         {"hosts": ()},
     ],
-    ids=["a host is free", "an old one goes first", "surplus", "one goes", "no host is known"],
+    ids=[
+        *("a host is free", "an old one goes first", "surplus", "one goes", "deleted by hand"),
+        "no host is known",
+    ],
 )
 def test_a_host_is_there_for_the_next_machine(given):
     found = metal(*given.pop("hosts"), **given)

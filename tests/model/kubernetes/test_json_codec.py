@@ -81,3 +81,12 @@ def test_what_is_not_json_is_refused_in_time(text):
     with measured() as work, pytest.raises(ValueError):
         json_codec.loads_bounded(text)
     assert work.seconds < 2
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[" * 100_000, '{"a": 1'])
+def test_a_text_that_is_no_json_is_none(text):
+    assert json_codec.embedded(text) is None
+
+
+def test_json_in_a_text():
+    assert json_codec.embedded('{"a": [1]}') == {"a": [1]}

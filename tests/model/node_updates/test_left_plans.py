@@ -32,6 +32,11 @@ def event(reason, message, time=TURN, kind="Plan", name="agents"):
 
 SYNCED = event("SyncJob", "Jobs synced for version v1.31.7-k3s1 on Nodes a,b. Hash: 77d0")
 DONE = event("JobComplete", "Job completed on Node b", "2026-01-01T11:10:30Z")
+WAITING = event(
+    "JobCompleteWaiting",
+    "Job completed on Node b, waiting 5m0s PostCompleteDelay",
+    "2026-01-01T11:10:30Z",
+)
 PLAN = manifest(f"{GROUP}/v1", "Plan", "agents", "system-upgrade")
 
 
@@ -69,13 +74,32 @@ def test_the_job_of_a_deleted_plan_left_a_cordon():
         (node(), SYNCED, DONE),
         (node(), SYNCED, pod()),
         (node(since="2026-01-01T11:09:00Z"), SYNCED),
+        (node(), SYNCED, WAITING),
+        (node(by="Mozilla"), SYNCED),
         (node("c"), SYNCED),
         (node(),),
     ],
-    ids=["the Plan exists", "completed", "its pod runs", "cordoned before", "another node", "none"],
+    ids=[
+        *("the Plan exists", "completed", "its pod runs", "cordoned before", "waits after its job"),
+        *("by a person", "another node", "none"),
+    ],
 )
 def test_a_cordon_that_a_deleted_plan_did_not_leave(objects):
     assert left(*objects) is None
+
+
+def test_a_cordon_long_after_the_turn_may_be_of_someone_else():
+    found = left(node(since="2026-01-01T11:50:00Z"), SYNCED)
+
+    assert found.closed.startswith("cordoned by kubectl, perhaps in a Job of Plan")
+    assert found.ends is None
+
+
+def test_host_names_with_dots():
+    synced = event("SyncJob", "Jobs synced for version v1.31.7-k3s1 on Nodes a.b.c,b.b.c. Hash: 7")
+
+    assert left(node("b.b.c"), synced).ends is False
+    assert left(node("a"), synced) is None
 
 
 @pytest.mark.parametrize("kind", ["upgrade.cattle.io/plans", "pods"])
@@ -91,7 +115,7 @@ NEWER = node("a", version="v1.31.7+k3s1", since="", labels={LABEL: "77d0"})
 def test_events_have_expired():
     found = left(node(since=OLD), NEWER)
 
-    assert found.closed == "cordoned by kubectl for 24 h"
+    assert found.closed == "cordoned by kubectl 24 h ago"
     assert found.waits.startswith(
         "Plan agents, which has labelled a (now at v1.31.7+k3s1), does not"
     )

@@ -108,11 +108,16 @@ def test_a_plan_that_selects_no_node_for_the_value_of_a_role():
     [
         (selecting("true"), server("true")),
         (selecting("true", version="v1.30.9-rke2r1"), server("")),
+        (selecting("true", version="v1.29.2-rke2r1"), server("")),
+        (selecting("true", version="latest"), server("")),
         (selecting("a", key="pool"), server("b", key="pool")),
         (selecting("true", applying=["a"]), server("")),
         (selecting("true"), server("", key="node-role.kubernetes.io/worker")),
     ],
-    ids=["selected", "has the version", "a pool of its own", "just changed", "no such role"],
+    ids=[
+        *("selected", "has the version", "is newer", "not a version", "a pool of its own"),
+        *("just changed", "no such role"),
+    ],
 )
 def test_a_plan_that_has_nothing_to_do(objects):
     assert plans(*objects) == []

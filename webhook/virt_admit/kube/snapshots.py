@@ -244,8 +244,10 @@ _DROPPED: Final = frozenset(
     )
 )
 _PARAMETERS: Final = frozenset(("sharedparameters", "nodeparameters"))  # of fence agents
-_PROXIES: Final = frozenset(("HTTPS_PROXY", "NO_PROXY"))
-"""Variables whose values are kept, without logins: which requests go to a proxy."""
+_PROXY: Final = "HTTPS_PROXY"
+"""A variable of which only is kept that it has a value: that may have a login in many forms."""
+_NO_PROXY: Final = "NO_PROXY"
+"""A variable whose value is kept: which requests do not go to a proxy."""
 _TEMPLATE: Final = re.compile(
     r"""\{\{ (?: /\* (?>.*?\*/) | "(?:[^"\\]|\\.)*+" | `[^`]*+` | [^"`}] )*+ \}\} | \{\{""",
     re.DOTALL | re.VERBOSE,
@@ -295,9 +297,12 @@ def _without_value(item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
     name, value = item.get("name"), item.get("value")
-    if isinstance(name, str) and name.upper() in _PROXIES and isinstance(value, str):
-        return {**item, "value": without_login(value)}
-    return {key: value for key, value in item.items() if key != "value"}
+    kept = {key: value for key, value in item.items() if key != "value"}
+    if not isinstance(name, str) or not isinstance(value, str):
+        return kept
+    if name.upper() == _PROXY and value:
+        return {**kept, "value": "…"}
+    return {**kept, "value": value} if name.upper() == _NO_PROXY and "@" not in value else kept
 
 
 def _blank(value: Any, name: str = "") -> Any:

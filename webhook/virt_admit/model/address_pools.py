@@ -12,14 +12,13 @@ harvester/harvester:pkg/webhook/resources/setting/validator.go#checkStorageNetwo
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes import clock, events, json_codec
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import LONGHORN_SETTING, NAD, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -131,11 +130,7 @@ def _widen(network: str, cluster: Cluster) -> str:
 
 def _called(definition: Object) -> str:
     """Return the name of a network in its configuration; empty: it has none."""
-    try:
-        name = Field(json.loads(definition.at("spec", "config").text or "{}"))["name"].text
-    except (ValueError, RecursionError):
-        return ""
-    return name or ""
+    return Field(json_codec.embedded(definition.at("spec", "config").text))["name"].text or ""
 
 
 def _reserved(pods: Collection[str], cluster: Cluster) -> str:

@@ -249,11 +249,22 @@ def may_be_missing(deployment: Object, total: int) -> int:
 
 
 def _rolling_update(deployment: Object) -> Field:
+    return _strategy(deployment)["rollingUpdate"]
+
+
+def _strategy(deployment: Object) -> Field:
     """Return the block of both API versions: ``spec.rollout.strategy`` in v1beta2,
     ``spec.strategy`` before.
     """
-    later = deployment.at("spec", "rollout", "strategy", "rollingUpdate")
-    return later if later.is_map else deployment.at("spec", "strategy", "rollingUpdate")
+    later = deployment.at("spec", "rollout", "strategy")
+    return later if later.is_map else deployment.at("spec", "strategy")
+
+
+def waits_for_deletions(deployment: Object) -> bool:
+    """Return whether a MachineDeployment makes a new Machine only once an administrator has deleted
+    an old one.
+    """
+    return _strategy(deployment)["type"].text == "OnDelete"
 
 
 def _rounded(value: object, default: int, total: int, *, up: bool) -> int:

@@ -10,14 +10,13 @@ preflight.go#preflightChecks.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes import clock, events
+from virt_admit.model.kubernetes import clock, events, json_codec
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, KUBEADM
@@ -87,10 +86,7 @@ def _deadlock(owner: Object, cluster: Cluster) -> Deadlock | None:
 
 def _in_progress(owner: Object) -> tuple[str, str | None]:
     """Return the Machine whose replacement is missing, and since when."""
-    try:
-        data = json.loads(owner.annotations.get(_IN_PROGRESS, ""))
-    except (ValueError, RecursionError):
-        return "", None
+    data = json_codec.embedded(owner.annotations.get(_IN_PROGRESS))
     found = data if isinstance(data, dict) else {}
     name, begun = found.get("machine"), found.get("timestamp")
     return (name, begun) if isinstance(name, str) and isinstance(begun, str) else ("", None)

@@ -10,10 +10,10 @@ deletes the VolumeAttachments of Longhorn, too);
 
 from __future__ import annotations
 
-import json
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import HARVESTER_SETTING, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -59,8 +59,8 @@ def of(node: Object, cluster: Cluster) -> ResetPolicy | None:
     if setting is None:
         raise Unseen(UNREAD)
     text = setting["value"].text or setting["default"].text or _DEFAULT
+    policy = json_codec.embedded(text)
     try:
-        policy = json.loads(text)
         enabled, wait = bool(policy.get("enable")), int(policy["period"])
     except (ValueError, TypeError, KeyError, AttributeError):
         return ResetPolicy(0, "it is not valid")

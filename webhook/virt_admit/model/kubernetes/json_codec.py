@@ -29,6 +29,16 @@ def loads(text: bytes) -> Any:
     return json.loads(text.decode(), parse_constant=_refuse, parse_float=_finite)
 
 
+def embedded(text: str | None) -> Any:
+    """Return the JSON in a text of an object, such as an annotation; None: it is not JSON, or is
+    nested too deeply.
+    """
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+
+
 MAX_DEPTH: Final = 100
 """Maps and lists within each other that are read of an object of the API server, which stores up to
 10,000. KubeVirt has fields without a schema, such as ``spec.template.metadata``; no rule reads that

@@ -11,14 +11,13 @@ cmd/kured/main.go#rebootAsRequired, also in 1.12.0, 1.13.2 and 1.14.0; kubereboo
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes import clock, selectors, units
+from virt_admit.model.kubernetes import clock, json_codec, selectors, units
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
@@ -93,10 +92,7 @@ def locks(cluster: Cluster) -> tuple[RebootLock, ...]:
 
 
 def _value(daemon: Object) -> Any:
-    try:
-        return json.loads(daemon.annotations[LOCK])
-    except (ValueError, RecursionError):
-        return None
+    return json_codec.embedded(daemon.annotations[LOCK])
 
 
 def _of_daemon(daemon: Object) -> Iterator[RebootLock]:

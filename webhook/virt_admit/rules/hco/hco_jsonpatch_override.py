@@ -9,10 +9,9 @@ replaces the whole value (RFC 6902); the two are not merged.
 **Fix.** Set the field of HyperConverged instead, if it has one. Write one operation for each path.
 """
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from virt_admit.model.kubernetes import json_codec
 from virt_admit.rule import HCO, Action, Context, Finding, Findings, Object, cut, names, rule
 
 ANNOTATION = "kubevirt.kubevirt.io/jsonpatch"
@@ -83,10 +82,7 @@ def check(hco: Object, _context: Context) -> Findings:
 
 def _operations(text: str) -> list[tuple[str, str]] | None:
     """Return operation and path of each step, or None if the text is not a JSON Patch."""
-    try:
-        steps: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    steps = json_codec.embedded(text)
     if not isinstance(steps, list):
         return None
     operations: list[tuple[str, str]] = []

@@ -5,11 +5,11 @@ Source: k8snetworkplumbingwg/kubemacpool:pkg/pool-manager/virtualmachine_pool.go
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import VM, VM_SNAPSHOT, VM_SNAPSHOT_CONTENT
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -61,10 +61,7 @@ def _patched(patch: Field) -> Iterator[tuple[int, str]]:
     """Yield the interface whose MAC address a patch sets, and the address; empty:
     the patch removes it.
     """
-    try:
-        step = json.loads(patch.text or "")
-    except (ValueError, RecursionError):
-        return
+    step = json_codec.embedded(patch.text)
     path = _OF_INTERFACE.search(str(step.get("path"))) if isinstance(step, dict) else None
     if path is not None:
         value = step.get("value")

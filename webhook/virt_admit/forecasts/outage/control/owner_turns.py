@@ -11,7 +11,6 @@ controlplane/kubeadm/reconcilers/kubeadmcontrolplane/remediation.go#reconcileUnh
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +20,7 @@ from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.model import machine_nodes
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, json_codec
 from virt_admit.model.kubernetes.cluster import Unseen
 from virt_admit.model.kubernetes.int_or_percent import LimitError, LimitKind, parse_int_or_percent
 from virt_admit.model.kubernetes.kinds import (
@@ -306,10 +305,7 @@ def _again(control: Object, marked: Marked) -> Doubts:
 
 def _replaced(machine: Object) -> tuple[str, datetime | None, int]:
     """Return what a Machine replaces, when that was deleted, and the retries before."""
-    try:
-        data = json.loads(machine.annotations.get(_REPLACES, ""))
-    except (ValueError, RecursionError):
-        return "", None, 0
+    data = json_codec.embedded(machine.annotations.get(_REPLACES))
     found = data if isinstance(data, dict) else {}
     name, since, retries = found.get("machine"), found.get("timestamp"), found.get("retryCount")
     count = retries if isinstance(retries, int) else 0

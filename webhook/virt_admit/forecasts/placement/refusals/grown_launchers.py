@@ -14,16 +14,16 @@ resourcequota/calculator.go#CalculateScaleResourceQuotaWithVMI
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from virt_admit.forecasts.placement.refusals.exceeded_quotas import ExceededQuota
 from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.evidence.writes import quota_writers
+from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAMESPACE, NODE, VMIM
 from virt_admit.model.kubernetes.nodes import HARVESTER, has_harvester
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.model.kubevirt.settings import configuration
@@ -95,8 +95,4 @@ def _base(quota: Object | None, cluster: Cluster) -> int:
         return 0
     namespace = find(cluster, NAMESPACE, "", quota.namespace)
     said = namespace.annotations.get(quota_writers.BASE) if namespace is not None else None
-    try:
-        limit = json.loads(said or "{}")["limit"]["limitsMemory"]
-    except (ValueError, RecursionError, KeyError, TypeError):
-        return 0
-    return amount(MEMORY, limit)
+    return amount(MEMORY, Field(json_codec.embedded(said)).at("limit", "limitsMemory").value)

@@ -10,13 +10,13 @@ k8snetworkplumbingwg/whereabouts:pkg/config/config.go#GetFlatIPAM; issue k3s-io/
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.placement.starts.started_pods import BRIEF, PodStart, StartFault
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DAEMON_SET, NAD, POD
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -74,11 +74,8 @@ def delegated(start: PodStart) -> tuple[Object, str] | None:
 
 def _asked(pod: Object, cluster: Cluster) -> Iterator[Object]:
     """Yield the NetworkAttachmentDefinitions that KubeVirt has written into a launcher pod."""
-    try:
-        asked = Field(json.loads(pod.annotations.get(_ASKED) or "[]"))
-    except (ValueError, RecursionError):
-        return  # the short form, of a pod that is of no VM
-    for each in asked.items():
+    # the short form, of a pod that is of no VM, is not JSON
+    for each in Field(json_codec.embedded(pod.annotations.get(_ASKED))).items():
         namespace = each["namespace"].text or pod.namespace
         definition = find(cluster, NAD, namespace, each["name"].text)
         if definition is not None:

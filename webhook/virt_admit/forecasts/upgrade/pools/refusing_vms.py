@@ -22,7 +22,7 @@ from virt_admit.forecasts.placement.components.longhorn import awaited_health, u
 from virt_admit.forecasts.upgrade.pools import refusing_parts
 from virt_admit.forecasts.upgrade.pools.refusing_parts import StartRefusal
 from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, json_codec
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import (
     HARVESTER_SETTING,
@@ -116,10 +116,7 @@ def _restores(cluster: Cluster) -> bool | None:
     setting = find(cluster, HARVESTER_SETTING, "", _CONFIG)
     if setting is None:
         return None
-    try:
-        found = json.loads(setting["value"].text or setting["default"].text or "{}")
-    except (ValueError, RecursionError):
-        return None
+    found = json_codec.embedded(setting["value"].text or setting["default"].text)
     return found.get("restoreVM") is True if isinstance(found, dict) else None
 
 

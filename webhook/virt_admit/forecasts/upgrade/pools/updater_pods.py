@@ -21,7 +21,7 @@ from virt_admit.forecasts.placement.components.controllers import stopped_worklo
 from virt_admit.forecasts.upgrade import harvester_waits
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model.kubernetes import nodes
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, entry
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -120,25 +120,32 @@ def _others(cluster: Cluster) -> list[str]:
 
 
 def of_deployment(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield that a provider does not work that makes the Machines of a MachineDeployment: the same
-    for all that wait for it in its Cluster, as it is one cause."""
+    """Yield that a provider does not work that makes the Machines of a MachineDeployment: in the
+    same words for all of its Cluster that need it, as it is one cause."""
     of_cluster = paused_clusters.cluster_of(deployment)
-    alike = [
-        each
-        for each in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda each: each.full_name)
-        if each is deployment or (of_cluster[1] and paused_clusters.cluster_of(each) == of_cluster)
-    ]
     for name in _providers(deployment):
-        own = [each for each in alike if name in _providers(each)]
+        own = [deployment]
+        if of_cluster[1]:
+            own = list(entry(cluster, _by_provider, (of_cluster, name)) or own)
         planes = [each for each in _control_planes(of_cluster, cluster) if name in _made_by(each)]
         if (found := _stopped(name, f"{_get(own, planes)} no new node", cluster)) is not None:
             yield found
 
 
+@cached
+def _by_provider(cluster: Cluster) -> Mapping[tuple[tuple[str, str], str], Sequence[Object]]:
+    """Return the MachineDeployments by their Cluster and a provider that makes their Machines."""
+    found: dict[tuple[tuple[str, str], str], list[Object]] = {}
+    for each in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda each: each.full_name):
+        for name in _providers(each):
+            found.setdefault((paused_clusters.cluster_of(each), name), []).append(each)
+    return found
+
+
 def _get(own: Sequence[Object], planes: Sequence[Object]) -> str:
     """Return ``MachineDeployments a/md-0, a/md-1 and KubeadmControlPlane a/cp get``."""
     several = "s" if len(own) > 1 else ""
-    words = f"{MACHINE_DEPLOYMENT.kind}{several} {names(each.full_name for each in own)}"
+    words = f"{MACHINE_DEPLOYMENT.kind}{several} {names((each.full_name for each in own), 120)}"
     words += "".join(f" and {each.kind} {each.full_name}" for each in planes)
     return f"{words} {'get' if several or planes else 'gets'}"
 

@@ -80,6 +80,8 @@ def _without_host(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
     total = deployment.at("spec", "replicas").integer or 0
     if not (ref["kind"].text or "").startswith("Metal3") or not total:
         return
+    if machine_pools.waits_for_deletions(deployment):
+        return
     own = machine_rollouts.machines_of(deployment, cluster)
     here = cluster.known(CAPI_MACHINE, deployment.namespace)
     moves = len(own) > total or any(each.deleted for each in here)

@@ -4,11 +4,10 @@ which nodes have it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import NAD
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -110,10 +109,7 @@ def ipam(obj: Object, name: Field, cluster: Cluster) -> str:
 def config(definition: Object) -> Field:
     """Return the CNI configuration of a NetworkAttachmentDefinition; empty: it has none that can be
     read."""
-    try:
-        return Field(json.loads(definition.at("spec", "config").text or "{}"))
-    except (ValueError, RecursionError):
-        return Field({})
+    return Field(json_codec.embedded(definition.at("spec", "config").text))
 
 
 def full_name(obj: Object, name: Field) -> tuple[str, str]:

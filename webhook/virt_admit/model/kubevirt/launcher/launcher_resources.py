@@ -9,7 +9,6 @@ pkg/network/resources/memory.go. Checked against KubeVirt's own code: ``tests/up
 from __future__ import annotations
 
 import functools
-import json
 import marshal
 import math
 from collections import Counter
@@ -19,6 +18,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
+from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, VMI
 from virt_admit.model.kubernetes.objects import Field
@@ -452,10 +452,7 @@ def _filesystems(vmi: ExpandedVmi) -> int:
 
 
 def _hooks(vmi: ExpandedVmi) -> int:
-    try:
-        found = json.loads(vmi.annotation(_SIDECARS) or "[]")
-    except (ValueError, RecursionError):
-        return 0
+    found = json_codec.embedded(vmi.annotation(_SIDECARS))
     return len(found) if isinstance(found, list) else 0
 
 

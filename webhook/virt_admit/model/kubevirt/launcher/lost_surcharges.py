@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.commands import merge_patch, typed
 from virt_admit.model.evidence.writes import quota_writers
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, json_codec
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NAMESPACE, RESOURCE_QUOTA
 from virt_admit.model.kubernetes.objects import Object
@@ -119,8 +118,5 @@ def surcharge_key(vmi: Object) -> str:
 
 
 def _parsed(text: str | None) -> Mapping[str, Any]:
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
+    found = json_codec.embedded(text)
     return found if isinstance(found, dict) else {}

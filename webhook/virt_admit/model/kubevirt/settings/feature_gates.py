@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import json_codec, kinds
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT
 from virt_admit.model.kubernetes.objects import Field, Object, Path
 
@@ -56,10 +55,7 @@ def _named(gates: Field, *, enabled: bool) -> Iterator[NamedGate]:
 
 def _patched(text: str | None) -> Iterator[tuple[str, bool]]:
     """Yield the gates that a JSON patch adds; none if the text is not a JSON patch."""
-    try:
-        operations: Any = json.loads(text or "[]")
-    except (ValueError, RecursionError):
-        return
+    operations = json_codec.embedded(text)
     for operation in operations if isinstance(operations, list) else ():
         if not isinstance(operation, dict) or operation.get("op") not in ("add", "replace"):
             continue

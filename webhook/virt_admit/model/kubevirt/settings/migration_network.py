@@ -10,11 +10,11 @@ k8snetworkplumbingwg/network-attachment-definition-client:pkg/utils/net-attach-d
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from virt_admit.model.commands import about, typed
+from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NAD, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
@@ -122,10 +122,7 @@ def has_joined(pod: Object, network: str) -> bool:
 
 def lacks_ipam(definition: Object) -> bool:
     """Whether a network gives no addresses, as its plugin is one that needs an ``ipam`` for it."""
-    try:
-        config = Field(json.loads(definition.at("spec", "config").text or "{}"))
-    except (ValueError, RecursionError):
-        return False
+    config = Field(json_codec.embedded(definition.at("spec", "config").text))
     chain = list(config["plugins"].items()) or [config]
     has = any(each.at("ipam", "type").text for each in chain)
     return not has and chain[0]["type"].text in _BY_IPAM
@@ -166,11 +163,7 @@ def _without_address(pod: Object) -> str:
     """Return the network whose interface has no address in a pod; empty: each has one, or nothing
     says so.
     """
-    try:
-        said: Any = json.loads(pod.annotations.get(_STATUS, ""))
-    except (ValueError, RecursionError):
-        return ""
-    for each in Field(said).items():
+    for each in Field(json_codec.embedded(pod.annotations.get(_STATUS))).items():
         if each["interface"].text == INTERFACE and not any(
             _is_global(address.text or "") for address in each["ips"].items()
         ):

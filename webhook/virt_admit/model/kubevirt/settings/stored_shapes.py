@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from virt_admit.model import unknown_fields
 from virt_admit.model.commands import about, typed
 from virt_admit.model.evidence import container_states, unready_pods
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, json_codec
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT, POD, Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -186,10 +186,7 @@ def _written(obj: Object, cluster: Cluster) -> str:
 
 def _applied(obj: Object) -> Mapping[str, Any]:
     """Return the spec that was applied as another version; empty: none is known."""
-    try:
-        found = json.loads(obj.annotations.get(_APPLIED) or "{}")
-    except (ValueError, RecursionError):
-        return {}
+    found = json_codec.embedded(obj.annotations.get(_APPLIED))
     own = isinstance(found, dict) and found.get("apiVersion") != obj.api_version
     spec = found.get("spec") if own else None
     return spec if isinstance(spec, dict) else {}

@@ -7,10 +7,10 @@ cpu_manager_controller.go (backoffLimit 0, CPUManagerJobTimeoutInSec, the status
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import JOB, NODE
 from virt_admit.model.kubernetes.objects import Object
@@ -40,10 +40,7 @@ def of_node(node: Object, cluster: Cluster) -> str:
 
 
 def _status(node: Object) -> dict[str, Any]:
-    try:
-        found = json.loads(node.annotations.get(_STATUS) or "{}")
-    except ValueError:
-        return {}
+    found = json_codec.embedded(node.annotations.get(_STATUS))
     return found if isinstance(found, dict) else {}
 
 

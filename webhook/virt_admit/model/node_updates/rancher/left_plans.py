@@ -10,19 +10,19 @@ rancher/system-upgrade-controller:pkg/upgrade/handle_batch.go#handleJobs,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
 from virt_admit.model.kubernetes import clock, events
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
 from virt_admit.model.kubernetes.nodes import HOSTNAME, is_control_plane
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import is_absent
-from virt_admit.model.messages import cut_middle
+from virt_admit.model.messages import cut, cut_middle
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.operators.cordons import Cordon
 
@@ -41,8 +41,16 @@ READS: Final[Reads] = union(
     },
 )
 _TURN: Final = "SyncJob"
-_DONE: Final = "JobComplete"
-_SYNCED: Final = re.compile(r"Jobs synced for version (\S{1,128}) on Nodes ([\w.,-]{1,20000}?)\.")
+_DONE: Final = ("JobComplete", "JobCompleteWaiting")
+"""Both uncordon the node, the latter at the begin of postCompleteDelay."""
+_CLIENT: Final = "kubectl"
+"""The manager of what the container of a Job writes (kubectl drain, kubectl cordon)."""
+_SOON: Final = timedelta(minutes=30)
+"""After its turn a Job pulls its images, prepares, and cordons."""
+_NAME: Final = 80
+_SYNCED: Final = re.compile(
+    r"Jobs synced for version (\S{1,128}) on Nodes ([\w.,-]{1,20000}?)\.(?: |$)"
+)
 _COMPLETED: Final = re.compile(r"Job completed on Node ([\w.-]{1,253})")
 _SAID: Final = 160
 _LONG: Final = timedelta(hours=6)
@@ -59,7 +67,7 @@ class _Turn(NamedTuple):
 
     @property
     def plan(self) -> str:
-        return f"{PLAN.kind} {self.namespace}/{self.name}"
+        return cut(f"{PLAN.kind} {self.namespace}/{self.name}", _NAME)
 
 
 def of_node(node: Object, cluster: Cluster) -> Cordon | None:
@@ -68,18 +76,24 @@ def of_node(node: Object, cluster: Cluster) -> Cordon | None:
     since = node_phases.cordoned_since(node)
     if since is None or unlisted(cluster, PLAN) or unlisted(cluster, POD):
         return None
-    turns = [each for each in _turns(node, cluster) if each.time <= since]
-    turn = max(turns, key=lambda each: each.time, default=None)
+    if (by := node_phases.cordoned_by(node)) and not by.startswith(_CLIENT):
+        return None
+    turns = entry(cluster, _turns, _host(node)) or ()
+    turn = max(
+        (each for each in turns if each.time <= since), key=lambda each: each.time, default=None
+    )
     if turn is None:
         return _by_labels(node, since, cluster)
     if not is_absent(cluster, PLAN, turn.namespace, turn.name):
         return None
     if _has_completed(turn, node, cluster) or _runs(turn, node, cluster):
         return None
+    soon = since - turn.time <= _SOON
     return Cordon(
-        f"a Job of {turn.plan}, which does not exist any more",
+        f"{'' if soon else 'kubectl, perhaps in '}a Job of {turn.plan}, which does not exist any "
+        "more",
         " ".join(_facts(turn, node, since, cluster)),
-        False,
+        False if soon else None,
         _uncordon(node),
         by_hand=True,
     )
@@ -98,39 +112,58 @@ def _by_labels(node: Object, since: datetime, cluster: Cluster) -> Cordon | None
     gone and has not reached this one; None: it has, or a Plan of that name exists."""
     if not clock.has_lasted(clock.stamp(since), _LONG, cluster):
         return None
-    plans = {plan.name for plan in cluster.known(PLAN)}
     own = _version(node)
-    for other in sorted(cluster.known(NODE), key=lambda each: each.name):
-        keys = (key for key in other.labels if key.startswith(_HASH_OF))
-        for name in sorted(key.removeprefix(_HASH_OF) for key in keys):
-            newer = own and _version(other) not in ("", own)
-            if name in plans or f"{_HASH_OF}{name}" in node.labels or not newer:
-                continue
-            if is_control_plane(other) != is_control_plane(node):  # these have their own Plans
-                continue
-            by = node_phases.cordoned_by(node)
+    # a control plane has Plans of its own
+    for name, nodes in (entry(cluster, _gone, is_control_plane(node)) or {}).items():
+        if not own or f"{_HASH_OF}{name}" in node.labels:
+            continue
+        version, other = next((each for each in nodes.items() if each[0] != own), ("", ""))
+        if other:
             facts = (
-                f"Plan {name}, which has labelled {other.name} (now at {_version(other)}), does "
-                f"not exist any more, and has not labelled {node.name} ({own}). A Job of it may "
-                "have left the cordon."
+                f"Plan {cut(name, _NAME)}, which has labelled {other} (now at {version}), does not "
+                f"exist any more, and has not labelled {node.name} ({own}). A Job of it may have "
+                "left the cordon."
             )
-            lasts = clock.lasting(clock.stamp(since), cluster)
-            who = f"{by or 'something that no object shows'}{lasts}"
+            by = node_phases.cordoned_by(node) or "an unknown client"
+            who = f"{by}{clock.past(clock.stamp(since), cluster)}"
             return Cordon(who, facts, None, _uncordon(node), by_hand=True, failed=True)
     return None
+
+
+@cached
+def _gone(cluster: Cluster) -> Mapping[bool, Mapping[str, Mapping[str, str]]]:
+    """Return the Plans that have labelled nodes and do not exist, of the control plane and of other
+    nodes, each with a node of each version.
+    """
+    plans = {plan.name for plan in cluster.known(PLAN)}
+    found: dict[bool, dict[str, dict[str, str]]] = {}
+    for node in sorted(cluster.known(NODE), key=lambda each: each.name):
+        for key in sorted(node.labels):
+            name, version = key.removeprefix(_HASH_OF), _version(node)
+            if name != key and name not in plans and version:
+                of_role = found.setdefault(is_control_plane(node), {})
+                of_role.setdefault(name, {}).setdefault(version, node.name)
+    return found
 
 
 def _version(node: Object) -> str:
     return node.at("status", "nodeInfo", "kubeletVersion").text or ""
 
 
-def _turns(node: Object, cluster: Cluster) -> Iterator[_Turn]:
-    """Yield which Plans gave a node its turn, as far as their Events are known."""
+@cached
+def _turns(cluster: Cluster) -> Mapping[str, Sequence[_Turn]]:
+    """Return which Plans gave nodes their turn, by their host name, as far as their Events are
+    known.
+    """
+    turns: dict[str, list[_Turn]] = {}
     for event in events.known(PLAN.kind, _TURN, cluster):
         found = _SYNCED.match(event["message"].words)
         about, time = event["involvedObject"], events.time_of(event)
-        if found is not None and time is not None and _host(node) in found[2].split(","):
-            yield _Turn(about["namespace"].text or "", about["name"].text or "", found[1], time)
+        if found is not None and time is not None:
+            turn = _Turn(about["namespace"].text or "", about["name"].text or "", found[1], time)
+            for host in found[2].split(","):
+                turns.setdefault(host, []).append(turn)
+    return turns
 
 
 def _host(node: Object) -> str:
@@ -140,7 +173,7 @@ def _host(node: Object) -> str:
 def _has_completed(turn: _Turn, node: Object, cluster: Cluster) -> bool:
     """Return whether the Job of a Plan has completed on a node since, which uncordoned it: what
     cordons it now came later."""
-    for event in events.known(PLAN.kind, _DONE, cluster):
+    for event in (each for reason in _DONE for each in events.known(PLAN.kind, reason, cluster)):
         found, time = _COMPLETED.match(event["message"].words), events.time_of(event)
         own = event.at("involvedObject", "name").text == turn.name
         here = own and found is not None and found[1].rstrip(".") == node.name

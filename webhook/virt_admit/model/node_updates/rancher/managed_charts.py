@@ -15,7 +15,6 @@ are paused. Helm compares two charts, and the live object only of kinds that it 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -24,7 +23,7 @@ from typing import Any, Final
 
 from virt_admit.model.commands import about, argument, merge_patch, shell, typed
 from virt_admit.model.evidence import unready_pods
-from virt_admit.model.kubernetes import clock, kinds
+from virt_admit.model.kubernetes import clock, json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     CDI,
@@ -303,10 +302,7 @@ def _patch(status: Field) -> dict[str, Any] | None:
     """Return what Fleet would change in an object to get that of the chart; None:
     it would not change one.
     """
-    try:
-        found = json.loads(status["patch"].text or "")
-    except (ValueError, RecursionError):
-        return None
+    found = json_codec.embedded(status["patch"].text)
     return found if isinstance(found, dict) and found else None
 
 

@@ -11,6 +11,7 @@ rancher/rke2-upgrade:scripts/upgrade.sh#verify_masters_versions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -30,6 +31,7 @@ from virt_admit.model.node_updates.update_orders import StandingOrder
 READS: Final[Reads] = {PLAN: (), NODE: ("metadata.labels", "status.nodeInfo.kubeletVersion")}
 _ROLE: Final = "node-role.kubernetes.io/"
 """Labels of which only the presence has a meaning, with one of two values."""
+_RELEASE: Final = re.compile(r"v(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?:[+-](?:rke2r|k3s)(\d{1,6}))?")
 _VALUES: Final = frozenset(("", "true"))
 
 
@@ -62,10 +64,16 @@ def _has_other(asked: Requirement, node: Object) -> bool:
 
 
 def _is_older(plan: Object, node: Object) -> bool:
-    """Return whether a node has another version than a Plan installs, where both are known."""
-    wanted = plan.at("status", "latestVersion").text or ""
-    has = node.at("status", "nodeInfo", "kubeletVersion").text
-    return bool(has) and wanted.startswith("v") and (has or "").replace("+", "-") != wanted
+    """Return whether a node has certainly an older version than a Plan installs: one of a newer
+    node would be put back.
+    """
+    wanted = _RELEASE.fullmatch(plan.at("status", "latestVersion").text or "")
+    has = _RELEASE.fullmatch(node.at("status", "nodeInfo", "kubeletVersion").text or "")
+    return wanted is not None and has is not None and _order_of(has) < _order_of(wanted)
+
+
+def _order_of(release: re.Match[str]) -> tuple[int, ...]:
+    return tuple(int(each or 0) for each in release.groups())
 
 
 def _order(plan: Object, asked: Requirement, old: Sequence[Object]) -> StandingOrder:

@@ -10,13 +10,13 @@ kubernetes/kubernetes:cmd/kubelet/app/options/options.go (root-dir), :pkg/kubele
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods
 from virt_admit.model.commands import argument, shell, typed
+from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -107,10 +107,7 @@ def _root(said: str) -> str:
     """Return the root directory of a kubelet; empty: the annotation does not say how it was
     started.
     """
-    try:
-        given = json.loads(said)
-    except (ValueError, RecursionError):
-        given = None
+    given = json_codec.embedded(said)
     if not isinstance(given, list):
         return ""
     named = [_ROOT.fullmatch(each) for each in given if isinstance(each, str)]

@@ -8,12 +8,11 @@ cr-manager.go (customizeComponents through controller-lifecycle-operator-sdk).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
 from virt_admit.model.kubernetes.objects import Object
@@ -64,11 +63,7 @@ def _selects(resource: str, pod: Object) -> bool:
 
 def _sets(patch: str, limit: str) -> bool:
     """Return whether a patch of any type sets this limit of memory."""
-    try:
-        found = json.loads(patch)
-    except (ValueError, RecursionError):
-        return False
-    return limit in _limits(found)
+    return limit in _limits(json_codec.embedded(patch))
 
 
 def _limits(value: Any, depth: int = 0) -> Iterator[Any]:
