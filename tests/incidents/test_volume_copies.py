@@ -59,6 +59,15 @@ def test_no_vm_starts_from_a_copy_that_is_not_complete(ask):
     assert "name old in the VM again, which has the data" in said
 
 
+def test_a_release_that_is_not_known_may_start_it(ask):
+    """KubeVirt before 1.4.1 starts the VM from the copy, so that it has to be changed before."""
+    items = [each for each in copying() if each["kind"] != "KubeVirt"]
+    said = ask(items, "explain", "vm/web")
+
+    assert "KubeVirt before 1.4.1 starts it from the copy" in said
+    assert "name old in the VM again before that" in said
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_nothing_of_it_stays_after_the_change(ask, ended):
     items = copying()

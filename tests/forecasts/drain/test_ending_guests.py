@@ -267,3 +267,23 @@ def test_the_finalizers_of_a_vmi_say_nothing_before_its_time_is_over(grace, said
     subject = stopping(grace=grace)
 
     assert any("finalizer" in each.words for each in complaints.of(subject, known(subject))) is said
+
+
+@pytest.mark.parametrize(
+    ("finalizer", "outcome", "removed", "remedy"),
+    [
+        ("kubevirt.io/virtualMachineControllerFinalize", fates.LossOutcome.OFF, True, ""),
+        ("foregroundDeletion", fates.LossOutcome.OFF, True, ""),
+        ("orphan", fates.LossOutcome.LOST, False, "make it a VirtualMachine"),
+    ],
+)
+def test_the_vmi_of_a_deleted_vm_is_not_marked_yet(finalizer, outcome, removed, remedy):
+    """KubeVirt deletes it with its VM, unless dependents are to stay."""
+    subject, owner = stopping(), vm(runStrategy="Always")
+    del subject.data["metadata"]["deletionTimestamp"]
+    owner.data["metadata"] |= {"deletionTimestamp": ASKED, "finalizers": [finalizer]}
+    found = fates.fate(subject, Snapshot([subject, owner], complete=["*"], time=NOW))
+
+    assert (found.comes, found.outcome, found.removed) == (False, outcome, removed)
+    assert found.reason.startswith("its VM is being deleted")
+    assert found.remedy == remedy

@@ -290,7 +290,11 @@ def test_volumes_of_stopped_vms_take_room_too(objects, told):
     said = not_scheduled("insufficient storage")
     found = waiting(unplaced(1), conditions=said, change=lambda items: items.extend(objects))
 
-    assert ("(stopped VMs have vms/old 40 GiB)" in found.remedy) is told
+    of_them = (
+        "(stopped VMs have vms/old 40 GiB: as a decision, since their data goes with a volume)"
+    )
+    assert (of_them in found.remedy) is told
+    assert "or, as a decision, a larger storage-over-provisioning-percentage" in found.remedy
 
 
 @pytest.mark.parametrize("harvester", [True, False])
@@ -307,12 +311,19 @@ def test_the_setting_with_the_share_of_a_disk(harvester):
     assert ("Harvester's setting overcommit-config" in found.remedy) is harvester
 
 
-def test_what_nothing_uses_is_read_once_for_all_vms(monkeypatch):
-    cluster, runs = complete(*map(Object, LEFT)), []
-    of = longhorn_room._replaced
-    monkeypatch.setattr(longhorn_room, "_replaced", lambda known: runs.append(1) or of(known))
+@pytest.mark.parametrize(
+    ("reader", "read", "objects"),
+    [
+        (longhorn_room.unused, "_replaced", LEFT),
+        (longhorn_room.of_stopped, "_resting", resting("v-1", "left") + halted("left")),
+    ],
+)
+def test_what_rests_is_read_once_for_all_vms(reader, read, objects, monkeypatch):
+    cluster, runs = complete(*map(Object, objects)), []
+    of = getattr(longhorn_room, read)
+    monkeypatch.setattr(longhorn_room, read, lambda known: runs.append(1) or of(known))
 
-    assert longhorn_room.unused(cluster) == longhorn_room.unused(cluster) != ""
+    assert reader(cluster) == reader(cluster) != ""
     assert runs == [1]
 
 

@@ -6,17 +6,18 @@ from tests.builders import complete, manifest, vmi
 from virt_admit.forecasts.drain.targets import rebuilt_volumes
 from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes.cluster import Snapshot
-from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, LONGHORN_REPLICA, PV, PVC, VMI
+from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, PV, PVC, VMI
 
 NOON = "2026-01-01T12:00:00Z"
-KINDS = (VMI, PVC, PV, LONGHORN_ENGINE, LONGHORN_REPLICA)
+KINDS = (VMI, PVC, PV, LONGHORN_ENGINE)
 CLAIM = {"name": "root", "persistentVolumeClaim": {"claimName": "data"}}
 
 
-def engine(*modes, active=True, state="running", rebuilds=None, volume="v-1"):
+def engine(*modes, active=True, state="running", rebuilds=None, volume="v-1", began=""):
     status = {
         "currentState": state,
         "replicaModeMap": {f"r-{number}": mode for number, mode in enumerate(modes)},
+        "replicaTransitionTimeMap": {"r-0": began} if began else {},
         "rebuildStatus": rebuilds or {},
     }
     spec = {"volumeName": volume, "active": active}
@@ -66,24 +67,28 @@ def test_how_far_it_is():
 
 
 @pytest.mark.parametrize(
-    ("made", "progress", "left"),
+    ("began", "progress", "seconds", "says"),
     [
-        ("2026-01-01T11:58:00Z", 25, 360),
-        ("2026-01-01T11:59:30Z", 25, 0),
-        ("2026-01-01T11:58:00Z", 0, 0),
-        ("", 25, 0),
+        ("2026-01-01T11:58:00Z", 25, 360, "(25% done, about 6 min left)"),
+        ("2026-01-01T11:59:30Z", 25, 0, "(25% done)"),
+        ("2026-01-01T11:58:00Z", 0, 0, "(0% done)"),
+        ("2026-01-01T11:58:00Z", 100, 0, "(100% done)"),
+        ("", 25, 0, "(25% done)"),
+        ("2025-03-01T00:00:00Z", 1, 86400, "(1% done, over 24 h left)"),
+        ("2026-01-01T11:58:00Z", 10**15, 0, "claim data"),
+        ("2026-01-01T11:58:00Z", -1, 0, "claim data"),
     ],
-    ids=["as fast as until now", "a moment ago", "nothing is done", "the replica is not known"],
+    ids=[
+        *("as fast as until now", "a moment ago", "nothing is done", "all is done", "not known"),
+        *("it may never end", "no percentage", "a negative one"),
+    ],
 )
-def test_how_long_a_migration_waits(made, progress, left):
-    own = engine("WO", "RW", rebuilds={"a": {"isRebuilding": True, "progress": progress}})
-    metadata = {"creationTimestamp": made}
-    replica = manifest("longhorn.io/v1beta2", "Replica", "r-0", "lh", metadata=metadata)
-    vm, found = cluster(own, *([replica] if made else []))
+def test_how_long_a_migration_waits(began, progress, seconds, says):
+    rebuilds = {"a": {"isRebuilding": True, "progress": progress}}
+    vm, found = cluster(engine("WO", "RW", rebuilds=rebuilds, began=began))
     timed = Snapshot([each for kind in KINDS for each in found.known(kind)], ["*"], time=NOON)
-    words = rebuilt_volumes.words(vm, timed)
-    assert rebuilt_volumes.remaining(vm, timed).total_seconds() == left
-    assert words.endswith(f"({progress}% done{', about 6 min left' if left else ''})")
+    assert rebuilt_volumes.remaining(vm, timed).total_seconds() == seconds
+    assert rebuilt_volumes.words(vm, timed).endswith(says)
 
 
 def test_another_driver_is_not_longhorn():

@@ -6,6 +6,9 @@ from tests.forecasts.drain.test_start_obstacles import anywhere, stuck
 from tests.healthy.parts import obj
 from tests.incidents.machines import find, guest
 from tests.incidents.starts import GPU, gpu, starting, with_gpu
+from virt_admit.forecasts.drain.starts.devices import unlike_workloads
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 
 USE = "nvidia.com/gpu.workload.config"
 MODEL = f"NVIDIA-{GPU.rpartition('_')[2]}"
@@ -45,17 +48,13 @@ def test_a_node_without_the_label_of_its_siblings():
     )
 
 
-def test_a_policy_that_is_not_known():
-    assert "defaultWorkload" not in waiting({}).reason
-    assert f"it lacks label {USE}=vm-passthrough of w2" in waiting({}).reason
-
-
 @pytest.mark.parametrize(
     ("labels", "policies", "cluster"),
     [
         ({USE: "container"}, [policy()], {}),  # a choice
         ({}, [policy("vm-passthrough")], {}),  # it is set up like the others
         ({}, [policy(enabled=False)], {}),  # the label has no effect
+        ({}, [], {}),  # no GPU operator may read it
         ({}, [policy()], {"theirs": ""}),
         ({}, [policy()], {"free": "0"}),
         ({}, [policy()], {"product": "Tesla-T4"}),  # another model
@@ -68,8 +67,27 @@ def test_a_node_that_is_not_to_blame(labels, policies, cluster):
     assert "label" not in found.remedy
 
 
-def test_gpus_that_containers_use():
-    using = {"containers": [{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
+@pytest.mark.parametrize("device", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"])
+def test_a_pod_that_uses_one_of_several_gpus(device):
+    """The label would take the driver off the GPUs that are in use too."""
+    using = {"containers": [{"name": "c", "resources": {"requests": {device: "1"}}}]}
     pod = obj("Pod", "v1", "train", "vms", spec={"nodeName": "w1", **using})
 
-    assert USE not in waiting({}, policy(), pod).reason
+    assert USE not in waiting({}, policy(), pod, free="8").reason
+    assert USE in waiting({}, policy(), free="8").reason
+
+
+@pytest.mark.parametrize(("read", "told"), [("*", True), ("nodes", False)])
+def test_pods_that_were_not_read_may_use_the_gpus(read, told):
+    node = {"allocatable": {"nvidia.com/gpu": "8"}}
+    other = {"kubevirt.io/schedulable": "true", USE: "vm-passthrough"}
+    objects = [
+        obj("Node", "v1", "w1", None, status=node),
+        obj("Node", "v1", "w2", None, status={"allocatable": {GPU: "8"}}),
+        policy(),
+    ]
+    objects[0]["metadata"]["labels"] = {"kubevirt.io/schedulable": "true"}
+    objects[1]["metadata"]["labels"] = other
+    cluster = Snapshot(list(map(Object, objects)), [read])
+
+    assert (unlike_workloads.of_device("w1", GPU, cluster) is not None) is told

@@ -18,8 +18,9 @@ SANDBOX = (
 LATE = f"{SANDBOX}timed out waiting for annotations: context deadline exceeded"
 
 
-def ipam_claim(owner, address, network="shop-lan"):
-    metadata = {"ownerReferences": owned_by("VirtualMachine", owner)}
+def ipam_claim(owner, address, network="shop-lan", finalizers=()):
+    owners = owned_by("VirtualMachine", owner)
+    metadata = {"ownerReferences": owners, "finalizers": [*finalizers]}
     status = {"ips": [f"{address}/29"] if address else []}
     return manifest(
         "k8s.cni.cncf.io/v1alpha1",
@@ -85,8 +86,11 @@ def test_a_stopped_vm_holds_an_address(words):
         "spec.config has subnets 10.0.0.0/30. 2 IPAMClaims hold all 2 addresses, among them "
         "10.0.0.1 for VM shop/old, which is stopped"
     )
-    assert found.remedy.startswith("if it is no longer needed, delete VM shop/old (10.0.0.1)")
-    assert "larger subnets" in found.remedy
+    assert found.remedy.startswith("give the VM a network with larger subnets")
+    assert found.remedy.endswith(
+        "; or, as a decision, if it is no longer needed (kubectl describe vm old -n shop), delete "
+        "VM shop/old (10.0.0.1), with which its IPAMClaim and the disks that it owns go"
+    )
     assert "cordon" not in found.remedy
     assert not found.of_node
 
@@ -97,6 +101,43 @@ def test_a_claim_of_a_vm_that_is_gone_is_deleted():
     assert "10.0.0.1 for VM shop/old, which does not exist" in found.words
     assert "delete IPAMClaim shop/old.lan, whose VM does not exist" in found.remedy
     assert "kubectl delete ipamclaim" in found.remedy
+
+
+KEPT = ipam_claim("old", "10.0.0.1", finalizers=["kubevirt.io/persistent-ipam"])
+
+
+def test_a_finalizer_keeps_the_claim_of_a_vm_that_is_gone():
+    """Its controller takes it off at events of a VM alone, so that no deletion would end."""
+    found = fault(KEPT, TAKEN[1], stopped("web", "Always"))
+
+    assert "delete ipamclaim" not in found.remedy
+    assert found.remedy.startswith(
+        "as a decision, take finalizer kubevirt.io/persistent-ipam off IPAMClaim shop/old.lan, "
+        "whose VM does not exist, unless that VM is to be restored"
+    )
+    assert "kubectl edit ipamclaim old.lan -n shop; see that this controller runs" in found.remedy
+
+
+def test_a_claim_without_a_finalizer_is_deleted_first():
+    found = fault(KEPT, ipam_claim("web", "10.0.0.2"))
+
+    assert found.remedy.startswith("delete IPAMClaim shop/web.lan, whose VM does not exist")
+
+
+def test_exclusions_leave_the_other_addresses():
+    excluded = "10.0.0.4/30,10.0.0.5,fd00::/64,192.0.2.0/24"
+    everyone = [stopped("old"), stopped("web", "Always")]
+    there = {"subnets": "10.0.0.0/29", "excludeSubnets": excluded, "said": ""}
+    third = ipam_claim("third", "10.0.0.3")
+
+    assert "has no address left" not in fault(*TAKEN, *everyone, **there).words
+    assert "3 IPAMClaims hold all 3 addresses" in fault(*TAKEN, third, *everyone, **there).words
+
+
+def test_more_exclusions_than_are_read():
+    excluded = ",".join(["192.0.2.1"] * 5000)
+
+    assert "has no address left" not in fault(*TAKEN, said="", excludeSubnets=excluded).words
 
 
 def test_the_claims_tell_it_after_the_event():

@@ -18,7 +18,7 @@ from virt_admit.forecasts.outage.control import owner_turns
 from virt_admit.forecasts.outage.health_actors import Actor
 from virt_admit.forecasts.outage.loss import Loss, Quorum
 from virt_admit.forecasts.outage.lost_vms import NOT_BACK, LostVm
-from virt_admit.forecasts.outage.restarts import next_vmis
+from virt_admit.forecasts.outage.restarts import fates
 from virt_admit.forecasts.outage.restarts.fates import LossOutcome
 from virt_admit.forecasts.outage.room_left import RoomLeft
 from virt_admit.forecasts.outage.start_capacity import CAPACITY
@@ -44,8 +44,7 @@ READS: Final[Reads] = union(
     machine_drain.READS,
     pod_evictions.READS,
     pod_security.READS,
-    lost_storage.READS,
-    next_vmis.READS,
+    fates.READS,
     ending_guests.READS,
     lonely_agents.READS,
     owner_turns.READS,

@@ -8,7 +8,7 @@ are built after ten minutes. Sources: longhorn/longhorn-manager:controller/volum
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -29,7 +29,7 @@ from virt_admit.model.kubernetes.kinds import (
     LONGHORN_VOLUME,
     NODE,
 )
-from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, names
@@ -43,7 +43,7 @@ READS: Final[Reads] = union(
     longhorn_copies.READS,
     node_health.READS,
     {
-        LONGHORN_ENGINE: ("spec.nodeID", "status.currentReplicaAddressMap", "status.ownerID"),
+        LONGHORN_ENGINE: ("spec.nodeID", "status.ownerID"),
         LONGHORN_REPLICA: ("metadata.creationTimestamp", "spec.nodeID"),
         LONGHORN_VOLUME: ("status.lastDegradedAt", "status.state"),
         NODE: (*CONDITIONS, "status.conditions.lastTransitionTime", "spec.unschedulable"),
@@ -86,17 +86,17 @@ def _rebuilt(volume: Object, eviction: PodEviction) -> str:
     engine = eviction.cluster.cached(rebuilt_volumes.write_only).get(volume.name)
     if engine is None or not _is_written(engine, eviction):
         return ""
-    addresses, every = engine.at("status", "currentReplicaAddressMap"), _rebuilds(engine)
+    every = rebuilt_volumes.rebuilds(engine)
     done: dict[str, int] = {}
     for name, mode in engine.at("status", "replicaModeMap").entries():
         node = _node_of(name, eviction) if mode.text == rebuilt_volumes.WRITE_ONLY else ""
         if not _counts(node, eviction):
             continue
-        found = every.get(addresses[name].text or "")
+        found = every.get(name)
         if found is not None and found["error"].text:
             return ""
         if found is not None and found["isRebuilding"].boolean and _is_new(name, node, eviction):
-            done[node] = found["progress"].integer or 0
+            done[node] = rebuilt_volumes.percent(found) or 0
     if not done:
         return ""
     return f"Longhorn rebuilds a copy on {names(sorted(done))} ({min(done.values())}% done)"
@@ -114,12 +114,6 @@ def _is_written(engine: Object, eviction: PodEviction) -> bool:
         and not node_health.silence_now(each.name, eviction.cluster)
         for each in nodes
     )
-
-
-def _rebuilds(engine: Object) -> Mapping[str, Field]:
-    """Return the rebuilds of an engine by the address of the replica that is written."""
-    found = engine.at("status", "rebuildStatus").entries()
-    return {url.removeprefix("tcp://"): each for url, each in found}
 
 
 def _is_new(replica: str, node: str, eviction: PodEviction) -> bool:

@@ -180,8 +180,8 @@ _LASTING: Final = re.compile(rf"{_FULL.pattern}|tags not fulfilled")
 _PASSING: Final = re.compile(r"(?:nodes|disks) are unavailable")
 _PATIENCE: Final = timedelta(minutes=5)
 _ROOM: Final = (
-    "give Longhorn {size} on {where}: another disk or node, fewer or smaller volumes{unused} or a "
-    "larger {share}"
+    "give Longhorn {size} on {where}: another disk or node, fewer or smaller volumes{unused} or, "
+    "as a decision, a larger {share}"
 )
 _OTHERWISE: Final = (
     "give Longhorn nodes and disks that may take the copies (ready, schedulable, with the tags of "

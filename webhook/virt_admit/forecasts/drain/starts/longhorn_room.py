@@ -11,7 +11,6 @@ from collections.abc import Iterator, Set
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, volume_users
-from virt_admit.forecasts.remediation import harvester_reset
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import (
     DATA_SOURCE,
@@ -28,6 +27,7 @@ from virt_admit.model.kubernetes.kinds import (
     VMI,
     VOLUME_SNAPSHOT,
 )
+from virt_admit.model.kubernetes.nodes import has_harvester
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, vms
@@ -122,8 +122,12 @@ def _unused(cluster: Cluster) -> str:
 
 def of_stopped(cluster: Cluster) -> str:
     """Return how much the volumes of VMs that are stopped take, as ``stopped VMs have shop/a
-    290 GiB``; empty: there are none, or not everything was read.
+    290 GiB``, and that it is data; empty: there are none, or not everything was read.
     """
+    return cluster.cached(_of_stopped)
+
+
+def _of_stopped(cluster: Cluster) -> str:
     kinds = (VM, VMI, POD, LONGHORN_VOLUME, LONGHORN_REPLICA)
     if any(unlisted(cluster, kind) for kind in kinds):
         return ""
@@ -140,7 +144,7 @@ def of_stopped(cluster: Cluster) -> str:
     if not sizes:
         return ""
     which = names((f"{name} {gib(size)}" for name, size in sizes.most_common()), 120)
-    return f"stopped VMs have {which}"
+    return f"stopped VMs have {which}: as a decision, since their data goes with a volume"
 
 
 def share_setting(namespace: str, cluster: Cluster) -> str:
@@ -151,7 +155,7 @@ def share_setting(namespace: str, cluster: Cluster) -> str:
     """
     share = fields(cluster, LONGHORN_SETTING, namespace, _SHARE)["value"].text
     now = f" ({share} now)" if share else ""
-    if not any(harvester_reset.MANAGED in node.labels for node in cluster.known(NODE)):
+    if not cluster.cached(has_harvester):
         return f"{_SHARE}{now}"
     return f"storage share in Harvester's setting {_OVERCOMMIT}, which sets {_SHARE}{now}"
 

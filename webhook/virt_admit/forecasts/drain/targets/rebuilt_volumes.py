@@ -5,6 +5,10 @@ starts the migration once none is. The target pod waits for its volume. A volume
 and does not rebuild migrates. Source:
 longhorn/longhorn-manager:controller/volume_controller.go#prepareReplicasAndEngineForMigration, the
 same in 1.8 to 1.11.
+
+A rebuilding begins when the engine takes the replica in as write-only, not when the replica was
+made: Longhorn uses a failed one again, as after each reboot of its node. Sources:
+#replenishReplicas, :controller/engine_controller.go#refresh (replicaTransitionTimeMap).
 """
 
 from __future__ import annotations
@@ -17,15 +21,8 @@ from typing import Final
 from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import (
-    LONGHORN_ENGINE,
-    LONGHORN_REPLICA,
-    LONGHORN_VOLUME,
-    PV,
-    PVC,
-    VMI,
-)
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, LONGHORN_VOLUME, PV, PVC, VMI
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.lookups import csi_of, find
@@ -34,9 +31,9 @@ from virt_admit.model.messages import names
 READS: Final[Reads] = {
     LONGHORN_ENGINE: (
         *("spec.active", "spec.volumeName", "status.currentState", "status.rebuildStatus"),
-        "status.replicaModeMap",
+        *("status.currentReplicaAddressMap", "status.replicaModeMap"),
+        "status.replicaTransitionTimeMap",
     ),
-    LONGHORN_REPLICA: ("metadata.creationTimestamp",),
     PVC: ("spec.volumeName",),
     PV: ("spec.csi.driver", "spec.csi.volumeHandle"),
 }
@@ -44,6 +41,8 @@ _DRIVER: Final = "driver.longhorn.io"
 WRITE_ONLY: Final = "WO"
 _TELLING: Final = timedelta(minutes=1)
 """Before, the progress tells little of the speed."""
+_LONGEST: Final = timedelta(days=1)
+"""What would take longer is not reckoned: it may never end."""
 
 
 def words(vmi: Object, cluster: Cluster) -> str:
@@ -103,29 +102,45 @@ def write_only(cluster: Cluster) -> Mapping[str, Object]:
 def progress(engine: Object, cluster: Cluster) -> str:
     """Return how far the rebuilding is, in brackets; empty: not known."""
     ends = left(engine, cluster)
-    return _done(_percent(engine), f", about {clock.duration(ends)} left" if ends else "")
+    lasts = f"{'over ' if ends == _LONGEST else 'about '}{clock.duration(ends)}" if ends else ""
+    return _done(_percent(engine), f", {lasts} left" if lasts else "")
 
 
 def left(engine: Object, cluster: Cluster) -> timedelta | None:
-    """Return how long a rebuilding lasts yet, if it goes on as since the replica was made; None:
-    that is not known, or it began a moment ago."""
-    ends = []
-    for name, mode in engine.at("status", "replicaModeMap").entries():
-        if mode.text == WRITE_ONLY:
-            replica = find(cluster, LONGHORN_REPLICA, engine.namespace, name)
-            ends.append(clock.since(replica.created, cluster) if replica is not None else None)
-    done = next(iter(_percent(engine)), None)
+    """Return how long a rebuilding lasts yet, at most a day, if it goes on as since the engine took
+    the replica in; None: that is not known, or it began a moment ago."""
+    began = engine.at("status", "replicaTransitionTimeMap")
+    modes = engine.at("status", "replicaModeMap").entries()
+    written = [name for name, mode in modes if mode.text == WRITE_ONLY]
+    ends = [clock.since(began[name].text, cluster) for name in written]
+    done = next(iter(_percent(engine)), 0)
     known = [each for each in ends if each is not None and each >= _TELLING]
     if not done or not known or len(known) < len(ends):
         return None
-    return max(known) * (100 - done) / done
+    return min(max(known) * (100 - done) / done, _LONGEST)
+
+
+def rebuilds(engine: Object) -> Mapping[str, Field]:
+    """Return what an engine reports of rebuildings, by the replica that is written."""
+    found = {
+        url.removeprefix("tcp://"): each
+        for url, each in engine.at("status", "rebuildStatus").entries()
+    }
+    addresses = engine.at("status", "currentReplicaAddressMap").entries()
+    return {name: found[at] for name, each in addresses if (at := each.text or "") in found}
+
+
+def percent(rebuild: Field) -> int | None:
+    """Return how many percent of a rebuilding are done; None: it does not go on, or that is not
+    known."""
+    done = rebuild["progress"].integer if rebuild["isRebuilding"].boolean else None
+    return done if done is not None and 0 <= done <= 100 else None
 
 
 def _percent(engine: Object) -> list[int]:
     """Return how many percent of the slowest rebuilding are done; empty: not known."""
-    every = (each for _, each in engine.at("status", "rebuildStatus").entries())
-    done = (each["progress"].integer for each in every if each["isRebuilding"].boolean)
-    return [min(known)] if (known := [each for each in done if each is not None]) else []
+    every = (percent(each) for _, each in engine.at("status", "rebuildStatus").entries())
+    return [min(known)] if (known := [each for each in every if each is not None]) else []
 
 
 def _done(percents: Sequence[int], more: str = "") -> str:

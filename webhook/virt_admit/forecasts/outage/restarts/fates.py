@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 from virt_admit.forecasts.drain import ending_namespaces
 from virt_admit.forecasts.drain.guests import ending_guests
@@ -11,10 +12,16 @@ from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.outage.restarts import next_vmis
 from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
+from virt_admit.model.kubernetes.kinds import VM
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.lookups import once
+
+READS: Final[Reads] = union(lost_storage.READS, next_vmis.READS, {VM: ("metadata.finalizers",)})
+_ORPHAN: Final = "orphan"
+"""The finalizer of an object that is deleted without those that it owns."""
 
 
 class LossOutcome(enum.StrEnum):
@@ -50,6 +57,8 @@ def fate(vmi: Object, cluster: Cluster) -> Fate:
 def _fate(vmi: Object, cluster: Cluster) -> Fate:
     if leaves := ending_guests.removal(vmi, cluster):
         return Fate(False, LossOutcome.OFF, leaves, removed=True)
+    if (deleted := _of_deleted(vmi, cluster)) is not None:
+        return deleted
     if vmi.deleted and vmi.controller is None:
         return Fate(False, LossOutcome.OFF, "it is being deleted, and no VM owns it", removed=True)
     try:
@@ -76,3 +85,18 @@ def _fate(vmi: Object, cluster: Cluster) -> Fate:
         return Fate(True, LossOutcome.RESTARTS, after.why)
     strategy = after.why.startswith("runStrategy ")
     return Fate(False, LossOutcome.OFF if strategy else LossOutcome.LOST, after.why, after.remedy)
+
+
+def _of_deleted(vmi: Object, cluster: Cluster) -> Fate | None:
+    """Return what becomes of a VMI whose VM is being deleted; None: it is not, as far as is known.
+
+    KubeVirt deletes the VMI with its VM, unless dependents are to stay
+    (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#sync).
+    """
+    vm = vmis.known_vm(vmi, cluster)
+    if vm is None or not vm.deleted:
+        return None
+    if any(each.text == _ORPHAN for each in vm.metadata["finalizers"].items()):
+        why = f"its VM is being deleted, and its VMI is to stay (finalizer {_ORPHAN})"
+        return Fate(False, LossOutcome.LOST, why, vmis.made_durable(vmi))
+    return Fate(False, LossOutcome.OFF, "its VM is being deleted", removed=True)

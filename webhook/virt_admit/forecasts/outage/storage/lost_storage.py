@@ -51,8 +51,8 @@ def unfinished(vmi: Object, cluster: Cluster) -> str:
     """Return that a VM would not start with its data as its disks are being copied; empty: they
     are not.
 
-    Since 1.4 KubeVirt does not start it; a release before starts it from the copy
-    (kubevirt/kubevirt pull request 12864).
+    Since 1.4.1 KubeVirt does not start it; a release before starts it from the copy
+    (kubevirt/kubevirt:pkg/virt-controller/watch/vm/vm.go#syncVolumeMigration).
     """
     words = migrations.copy_words(vmi)
     if not words:
@@ -61,12 +61,21 @@ def unfinished(vmi: Object, cluster: Cluster) -> str:
     if recovers(cluster):
         return f"{copied}, and KubeVirt starts no VM from such a copy"
     release = versions.kubevirt_version(cluster)
+    if release is None:
+        return (
+            f"{copied}, and KubeVirt before {_RECOVERS} starts it from the copy, which lacks data; "
+            "a later one does not start it"
+        )
     return f"{copied}, and KubeVirt {release} would start it from the copy, which lacks data"
 
 
+_RECOVERS: Final = versions.Feature.MANUAL_RECOVERY.since
+
+
 def recovers(cluster: Cluster) -> bool:
-    """Return whether KubeVirt keeps a VM off whose volumes were copied in part."""
-    return versions.has_release(cluster, versions.Feature.MANUAL_RECOVERY.since)
+    """Return whether KubeVirt is known to keep a VM off whose volumes were copied in part."""
+    release = versions.kubevirt_version(cluster)
+    return release is not None and release >= _RECOVERS
 
 
 def recovery(vmi: Object, cluster: Cluster) -> str:

@@ -2,18 +2,20 @@
 
 OVN-Kubernetes says so in an Event of the pod. The kubelet and Multus only say that the annotation
 of the pod did not come in time, on each node. An address of a VM is kept by its IPAMClaim while the
-VM is stopped, and goes with the VM. Sources:
+VM is stopped, and goes with the VM: a controller takes its finalizer off when the VM or VMI changes
+or goes. A claim of which it missed that keeps the finalizer, so no deletion of it ends. Sources:
 ovn-kubernetes/ovn-kubernetes:go-controller/pkg/clustermanager/pod/allocator.go#recordPodErrorEvent,
 :go-controller/pkg/allocator/pod/pod_annotation.go, :go-controller/pkg/allocator/ip/allocator.go
 (range is full; later: subnet address pool exhausted), :go-controller/pkg/cni/types/types.go;
 kubevirt/ipam-extensions:pkg/vminetworkscontroller/vmi_controller.go#shouldCleanFinalizers,
-:pkg/claims/claims.go.
+:pkg/vmnetworkscontroller/vm_controller.go#onVMPredicates, :pkg/claims/claims.go#Cleanup.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -41,7 +43,8 @@ _AWAITED: Final = "timed out waiting for annotations"
 _OF_NODE: Final = ("", "layer3")
 """Topologies whose subnets are divided among the nodes."""
 _MOST: Final = 2**12
-"""Addresses of a subnet that are counted."""
+"""Addresses of a subnet that are counted, and exclusions that are read."""
+_FINALIZER: Final = "kubevirt.io/persistent-ipam"
 
 
 class _Holder(NamedTuple):
@@ -57,6 +60,11 @@ class _Holder(NamedTuple):
     @property
     def words(self) -> str:
         return f"{names(self.addresses)} for VM {self.owner}, which {self.state}"
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the finalizer of its VM keeps it."""
+        return any(each.text == _FINALIZER for each in self.claim.metadata["finalizers"].items())
 
 
 def fault(start: PodStart) -> StartFault | None:
@@ -125,27 +133,38 @@ def _held(holders: Sequence[_Holder], some: str) -> str:
 
 def _remedy(holders: Sequence[_Holder], title: str) -> str:
     wider = _wider(title)
-    gone = [each for each in holders if each.state == _GONE]
+    gone = sorted((each for each in holders if each.state == _GONE), key=lambda each: each.is_kept)
     if gone:
-        which = names(each.claim.full_name for each in gone)
-        first = gone[0].claim
-        delete = kubectl("delete", IPAM_CLAIM, first.name, first.namespace)
-        many = "s" if len(gone) > 1 else ""
-        words = f"delete IPAMClaim{many} {which}, whose VM does not exist"
-        return typed(f"{words}, unless that VM is to be restored", delete, f"or {wider}")
+        return _without_vm([each for each in gone if each.is_kept is gone[0].is_kept], wider)
     stopped = [each for each in holders if each.state]
     if not stopped:
-        return typed(
-            "delete a VM that is no longer needed, with which its IPAMClaim goes",
-            shell("kubectl", "get", IPAM_CLAIM.resource, "-A"),
-            f"or {wider}",
-        )
+        every = shell("kubectl", "get", IPAM_CLAIM.resource, "-A")
+        unneeded = "delete a VM that is no longer needed, with which its IPAMClaim goes"
+        return f"{wider}; or, as a decision, {unneeded} ({every})"
     which = names(f"VM {each.owner} ({names(each.addresses)})" for each in stopped)
     namespace, _, name = stopped[0].owner.partition("/")
+    see = kubectl("describe", VM, name, namespace)
+    return (
+        f"{wider}; or, as a decision, if it is no longer needed ({see}), delete {which}, with "
+        "which its IPAMClaim and the disks that it owns go"
+    )
+
+
+def _without_vm(gone: Sequence[_Holder], wider: str) -> str:
+    """Return what frees the addresses of VMs that do not exist: where a finalizer is left, the
+    deletion that the API server asks for does not end.
+    """
+    first, many = gone[0].claim, "s" if len(gone) > 1 else ""
+    which = f"IPAMClaim{many} {names(each.claim.full_name for each in gone)}"
+    unless = "whose VM does not exist, unless that VM is to be restored"
+    if not gone[0].is_kept:
+        delete = kubectl("delete", IPAM_CLAIM, first.name, first.namespace)
+        return typed(f"delete {which}, {unless}", delete, f"or {wider}")
     return typed(
-        f"if it is no longer needed, delete {which}, with which its IPAMClaim goes",
-        kubectl("describe", VM, name, namespace),
-        f"or {wider}",
+        f"as a decision, take finalizer {_FINALIZER} off {which}, {unless} (its controller does so "
+        "only when a VM goes)",
+        kubectl("edit", IPAM_CLAIM, first.name, first.namespace),
+        f"see that this controller runs; or {wider}",
     )
 
 
@@ -184,6 +203,8 @@ _GONE: Final = "does not exist"
 
 def _addresses(subnets: str, excluded: str) -> frozenset[str]:
     """Return the addresses that pods can have of small IPv4 subnets; empty: not known."""
+    if excluded.count(",") > _MOST or subnets.count(",") > _MOST:
+        return frozenset()
     try:
         given = [ipaddress.IPv4Network(each.strip()) for each in subnets.split(",")]
         without = [ipaddress.ip_network(each.strip()) for each in excluded.split(",") if each]
@@ -191,9 +212,11 @@ def _addresses(subnets: str, excluded: str) -> frozenset[str]:
         return frozenset()
     if sum(each.num_addresses for each in given) > _MOST:
         return frozenset()
+    spans = list(ipaddress.collapse_addresses(each for each in without if each.version == 4))
+    starts = [each.network_address for each in spans]
     return frozenset(
         str(address)
         for network in given
         for address in network.hosts()
-        if not any(address in each for each in without)
+        if not (at := bisect_right(starts, address)) or address not in spans[at - 1]
     )

@@ -67,7 +67,7 @@ class Feature(enum.Enum):
     COPIES_FLAGGED = ("a migration that copies volumes tells libvirt so", Version(1, 4))
     MANUAL_RECOVERY = (
         "a VM whose volumes were copied in part is not started (ManualRecoveryRequired)",
-        Version(1, 4),
+        Version(1, 4, 1),  # 1.4.0 sets that only once the next VMI was made (pull request 13655)
     )
     RUNNING_DEPRECATED = ("the field running is deprecated", Version(1, 4))
     PERSISTENT_STATE = (

@@ -37,6 +37,7 @@ from virt_admit.forecasts.drain.starts import (
 from virt_admit.forecasts.drain.starts.devices import missing_devices
 from virt_admit.forecasts.drain.states import lost_launchers, stuck_starts
 from virt_admit.forecasts.drain.states.vm_states import STARTING_PHASES
+from virt_admit.forecasts.outage.storage import lost_storage
 from virt_admit.forecasts.placement import running_launchers, virt_handlers
 from virt_admit.forecasts.placement.agents import standing_agents
 from virt_admit.forecasts.placement.components.drivers import refusing_storage
@@ -49,7 +50,6 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import down_vms, migrations, vmis, vms
 from virt_admit.model.kubevirt.instances.vm_lookup import FoundVm
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut_middle, names, scheduler_words
 from virt_admit.model.node_updates import cordoners
@@ -271,8 +271,7 @@ def _moving(vmi: Object, cluster: Cluster) -> Iterator[str]:
             f"pods{volumes}{budget}"
         )
         if copies:
-            recovers = versions.has_release(cluster, versions.Feature.MANUAL_RECOVERY.since)
-            said = _UNFINISHED if recovers else _UNFINISHED_BEFORE
+            said = _UNFINISHED if lost_storage.recovers(cluster) else _UNFINISHED_BEFORE
             yield said.format(claims=names(each.source for each in copies))
 
 
@@ -283,7 +282,7 @@ _UNFINISHED: Final = (
 )
 _UNFINISHED_BEFORE: Final = (
     "until its copy is complete the guest runs on {claims}, although its spec names the copy. If "
-    "the guest ends before, this release of KubeVirt starts it from the copy, which lacks data; "
+    "the guest ends before, KubeVirt before 1.4.1 starts it from the copy, which lacks data; "
     "name {claims} in the VM again before that, and keep {claims}"
 )
 

@@ -4,8 +4,11 @@ that offer them to VMs.
 The operator reads ``nvidia.com/gpu.workload.config`` of each node, and takes the default of its
 ClusterPolicy where a node has none, as one that was added. A node for containers offers its GPUs as
 ``nvidia.com/gpu``, one for VMs by their model. Without sandbox workloads the label has no effect.
+Another use ends all that uses a GPU of the node: the driver is taken off each of them.
 Sources: NVIDIA/gpu-operator:controllers/state_manager.go#getWorkloadConfig,
-:api/nvidia/v1/clusterpolicy_types.go#SandboxWorkloadsSpec; issue NVIDIA/gpu-operator#568.
+:api/nvidia/v1/clusterpolicy_types.go#SandboxWorkloadsSpec,
+:assets/state-vfio-manager/0500_daemonset.yaml; issue NVIDIA/gpu-operator#568;
+NVIDIA/k8s-driver-manager:cmd/driver-manager/main.go#uninstallDriver.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain.starts.devices import kept_off_plugins
 from virt_admit.forecasts.placement import candidates
 from virt_admit.model.commands import argument, shell, typed
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.lookups import find
@@ -44,15 +47,16 @@ class UnlikeWorkload(NamedTuple):
 
 def of_device(node: str, device: str, cluster: Cluster) -> UnlikeWorkload | None:
     """Return why a node does not offer a GPU that others of one use offer; None: it has another
-    GPU, containers use it, its use was chosen, or that is not known.
+    GPU, a pod uses one of its GPUs, its use was chosen, or that is not known.
     """
     here, state = find(cluster, NODE, "", node), candidates.scheduler(cluster).state
     if here is None or not device.startswith(_VENDOR) or here.labels.get(_USE) is not None:
         return None
-    offered = (state.nodes[node].allocatable or {}).get(_FOR_CONTAINERS, 0)
-    used = sum(pod.requests.get(_FOR_CONTAINERS, 0) for pod in state.pods.get(node, ()))
+    free = (state.nodes[node].allocatable or {}).get(_FOR_CONTAINERS, 0)
     product = here.labels.get(_PRODUCT, "")
-    if offered <= used or not _is_same(device, product):
+    if free <= 0 or not _is_same(device, product) or unlisted(cluster, POD):
+        return None
+    if any(name.startswith(_VENDOR) for pod in state.pods.get(node, ()) for name in pod.requests):
         return None
     others = cluster.cached(kept_off_plugins.offering).get(device, ())
     uses = {state.nodes[each].labels.get(_USE) for each in others}
@@ -60,7 +64,6 @@ def of_device(node: str, device: str, cluster: Cluster) -> UnlikeWorkload | None
     policy, default = _default(cluster.known(CLUSTER_POLICY))
     if use is None or use in (_DEFAULT, default) or not default:
         return None
-    free = offered - used
     model = f"{product} " if product else ""
     words = (
         f"{node} has {free} {model}GPU{'s' if free > 1 else ''} free, offered as "
@@ -86,7 +89,7 @@ def _default(policies: Iterable[Object]) -> tuple[str, str]:
     """
     policy = next(iter(policies), None)
     if policy is None:
-        return "", _DEFAULT
+        return "", ""
     sandbox = policy.at("spec", "sandboxWorkloads")
     use = sandbox["defaultWorkload"].text or _DEFAULT
     words = f", and {policy.kind} {policy.name} has sandboxWorkloads.defaultWorkload {use}"
