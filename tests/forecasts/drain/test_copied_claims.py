@@ -30,7 +30,8 @@ SNAPSHOT = "copy from a VolumeSnapshot instead"
         (complete(CLASS, CLAIM, snapshot_class("other.example.com")), NONE),
         (complete(CLASS, CLAIM, snapshot_class(DRIVER)), SNAPSHOT),
         (complete(CLASS, CLAIM, profile(snapshotClass="s")), SNAPSHOT),
-        (complete(CLAIM), SNAPSHOT),  # the class is gone
+        (complete(CLAIM), f"{SNAPSHOT}, if its driver makes any"),  # the class is gone
+        (partial(CLAIM), f"{SNAPSHOT}, if its driver makes any"),
         (partial(CLASS, CLAIM), f"{SNAPSHOT}, if {DRIVER} makes any"),
     ],
 )

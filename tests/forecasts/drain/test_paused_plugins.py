@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from tests.builders import manifest
 from tests.forecasts.drain.vm_motion import cluster, node
 from virt_admit.forecasts.drain.starts.devices import unreported_devices
+from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Field, Object
 
 _GPU = "nvidia.com/gpu"
 
@@ -72,3 +76,24 @@ def test_devices_register_again_after_a_start_of_the_kubelet(message, at, told) 
     started.data["involvedObject"] = {"kind": "Node", "name": "a"}
     seen = Snapshot([gpu, user, started], ["*"], time="2026-01-01T12:00:00Z")
     assert bool(unreported_devices.of_node("a", seen)) is told
+
+
+def test_events_are_read_once_for_the_kubelets_of_all_nodes() -> None:
+    read = []
+
+    class Counted(Object):
+        def at(self, *keys: str) -> Field:
+            read.append(keys)
+            return super().at(*keys)
+
+    events = []
+    for i in range(20):
+        started = manifest("v1", "Event", f"e{i}", "default")
+        started.data.update(reason="Starting", message="Starting kubelet.")
+        started.data["lastTimestamp"] = f"2026-01-01T11:59:{i + 10}Z"
+        started.data["involvedObject"] = {"kind": "Node", "name": f"n{i % 10}"}
+        events.append(Counted(started.data))
+    seen = Snapshot(events, ["*"], time="2026-01-01T12:00:00Z")
+    ages = [node_health.kubelet_started(f"n{i}", seen) for i in range(11)]
+    assert ages == [*(timedelta(seconds=40 - i) for i in range(10)), None]
+    assert read.count(("involvedObject", "name")) == 20

@@ -6,6 +6,7 @@ from tests.forecasts.outage.losses import lose, manifest, node, pod, snapshot, v
 from tests.forecasts.outage.test_health_actors import only_vm, parts
 from tests.rule_results import result_of
 from virt_admit.forecasts.remediation import harvester_reset
+from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.lookups import ReviewCache
 from virt_admit.rule import Context
@@ -98,7 +99,7 @@ def test_what_harvester_does_may_not_be_known(found):
 @pytest.mark.parametrize(("ready", "says"), [("True", []), ("Unknown", [harvester_reset.UNREAD])])
 def test_the_unread_setting_is_told_only_of_a_node_that_is_lost(ready, says):
     first = node("n1", ready=ready)
-    first["metadata"]["labels"][harvester_reset.MANAGED] = "true"
+    first["metadata"]["labels"][nodes.HARVESTER] = "true"
     first["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:00:00Z"
     found = snapshot(first, node("n2"), vm("db", "n1"))
     (own,) = (each for each in found.known(NODE) if each.name == "n1")

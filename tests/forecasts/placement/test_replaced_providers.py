@@ -39,9 +39,23 @@ def space(name, created=OLD):
     return manifest("v1", "Namespace", name, metadata={"creationTimestamp": at(created)})
 
 
-def core(created, since=OLD, label="cluster-api"):
-    """Return the core provider, as it was installed at this time."""
-    return [provider("capi-controller-manager", "capi", label, created), space("capi", since)]
+def scale_down(name, space, time, said=""):
+    """Return the event of a Deployment that was scaled to 0."""
+    told = manifest("v1", "Event", "scaled", space)
+    told.data |= {
+        "involvedObject": {"kind": "Deployment", "namespace": space, "name": name},
+        "reason": "ScalingReplicaSet",
+        "message": said or DOWN,
+        "lastTimestamp": at(time),
+    }
+    return told
+
+
+def core(created, since=OLD, label="cluster-api", ended=""):
+    """Return the core provider, as it was installed at this time, and scaled to 0 before."""
+    name = "capi-controller-manager"
+    told = [scale_down(name, "capi", ended)] if ended else []
+    return [provider(name, "capi", label, created), space("capi", since), *told]
 
 
 def stopped(time="", manager="", event=""):
@@ -53,14 +67,7 @@ def stopped(time="", manager="", event=""):
             {"manager": "clusterctl", "time": OLD, "fieldsV1": {"f:metadata": {}}},
             {"manager": manager, "time": at(time), "fieldsV1": fields},
         ]
-    told = manifest("v1", "Event", "scaled", "capmox")
-    told.data |= {
-        "involvedObject": {"kind": "Deployment", "namespace": "capmox", "name": NAME},
-        "reason": "ScalingReplicaSet",
-        "message": event,
-        "lastTimestamp": at(time),
-    }
-    return [found, *([told] if event else [])]
+    return [found, *([scale_down(NAME, "capmox", time, event)] if event else [])]
 
 
 DOWN = f"Scaled down replica set {NAME}-7c from 1 to 0"
@@ -81,15 +88,18 @@ def stage(*groups):
 @pytest.mark.parametrize(
     ("scaled", "others", "expected"),
     [
-        (STEP, core("11:59"), ReplacementStage.RUNS),
+        (STEP, core("11:59", ended="11:57"), ReplacementStage.RUNS),
         ({"time": "11:58", "manager": "clusterctl"}, core(OLD), ReplacementStage.RUNS),
-        ({"time": "11:30", "event": DOWN}, core("11:44"), ReplacementStage.LEFT),
+        ({"time": "11:30", "event": DOWN}, core("11:44", ended="11:30"), ReplacementStage.LEFT),
+        ({"time": "11:30", "event": DOWN}, core("11:44"), ReplacementStage.MAY_BE_LEFT),
         (
             {"time": "2026-01-07T12:00:00Z", "manager": "clusterctl"},
             core(OLD),
             ReplacementStage.LEFT,
         ),
         ({}, core("11:59"), ReplacementStage.MAY_RUN),
+        (STEP, core("11:59"), ReplacementStage.MAY_RUN),
+        ({"time": "11:45", "event": DOWN}, core("11:55", ended="11:54"), ReplacementStage.MAY_RUN),
         ({"time": "11:58", "manager": "kubectl"}, core("11:59"), ReplacementStage.BESIDE),
         (
             {"time": "2026-01-07T12:00:00Z", "manager": "kubectl"},
@@ -106,7 +116,8 @@ def stage(*groups):
         ({"time": "11:58", "event": DOWN.replace("to 0", "to 1")}, core(OLD), None),
     ],
     ids=[
-        *("runs", "first-step", "left", "left-for-days", "unknown-time", "by-hand-beside"),
+        *("runs", "first-step", "left", "may-be-left", "left-for-days", "unknown-time"),
+        *("unknown-writer", "scaled-before-the-other", "by-hand-beside"),
         *("three-days-ago-beside", "long-before", "by-hand", "three-days-ago", "before-it"),
         *("first-installation", "same-provider", "over", "one-less"),
     ],
@@ -134,7 +145,12 @@ def test_other_workloads_are_not_of_an_upgrade():
             "is scaled to 0",
             "and clusterctl has ended (",
         ),
-        ({"time": "11:30", "event": DOWN}, core("11:44"), "30 min ago", "clusterctl upgrade plan"),
+        (
+            {"time": "11:30", "event": DOWN},
+            core("11:44"),
+            "a clusterctl upgrade may have done that 30 min ago",
+            "clusterctl upgrade plan",
+        ),
     ],
 )
 def test_the_old_version_is_not_started_while_clusterctl_works(scaled, others, words, remedy):
@@ -167,7 +183,7 @@ def rehearsed(*groups):
 
 
 def test_an_upgrade_of_the_providers_is_waited_for():
-    found = rehearsed(stopped(**STEP), core("11:59"))
+    found = rehearsed(stopped(**STEP), core("11:59", ended="11:57"))
     assert found.possible
     assert found.before_nodes.startswith(
         "clusterctl has been replacing the controllers of Cluster API for 2 min: Deployment "
@@ -176,8 +192,9 @@ def test_an_upgrade_of_the_providers_is_waited_for():
     assert "after that" in text.text(found)
 
 
-def test_an_upgrade_of_the_providers_that_may_run_leaves_it_open():
-    found = rehearsed(stopped(), core("11:59"))
+@pytest.mark.parametrize("scaled", [{}, STEP])
+def test_an_upgrade_of_the_providers_that_may_run_leaves_it_open(scaled):
+    found = rehearsed(stopped(**scaled), core("11:59"))
     assert found.possible is None
     assert any(f"installs Deployment capmox/{NAME} again" in each for each in found.unseen)
 

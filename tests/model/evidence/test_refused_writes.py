@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import endpoint_slice, manifest, webhook_configuration
 from virt_admit.model.evidence import reported
-from virt_admit.model.evidence.writes import refused_writes
+from virt_admit.model.evidence.writes import proxied_programs, refused_writes
 from virt_admit.model.kubernetes import clock, webhook_bundles
 from virt_admit.model.kubernetes.cluster import Snapshot
 
@@ -253,6 +253,9 @@ EXPIRED = (
 SINCE = "2026-11-19T12:00:00Z"
 
 
+CDI = manifest("cdi.kubevirt.io/v1beta1", "CDI", "cdi")
+
+
 def cdi_operator(ready=None, replicas=1, **env):
     """CDI with its operator, which has no ready pod, and these variables in its pod."""
     down = {"type": "Available", "status": "False", "lastTransitionTime": SINCE}
@@ -281,10 +284,12 @@ def owner(kind, name):
     return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
 
 
-def expired(*parts, **changes):
-    own = configuration("cdi", hook(CDI_HOOK, "cdi", service="cdi-api"))
-    api = [service("cdi-api", "cdi"), endpoints("cdi-api", "cdi")]
-    return found(own, *api, *parts, said=EXPIRED, **changes)
+def expired(*parts, of=("cdi", "cdi-api"), **changes):
+    namespace, name = of
+    own = configuration(namespace, hook(CDI_HOOK, namespace, service=name))
+    api = [service(name, namespace), endpoints(name, namespace)]
+    said = EXPIRED.replace("cdi-api.cdi.svc", f"{name}.{namespace}.svc")
+    return found(own, *api, *parts, said=said, **changes)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +302,11 @@ def expired(*parts, **changes):
         ),
         (cdi_operator(replicas=0), "for 7 days (spec.replicas 0)", "--replicas=1"),
         (cdi_operator(ready=1), "", "if that changes nothing, see the log of cdi-operator"),
-        ([workload()], "Deployment cdi/cdi-operator, which renews it, does not exist", "install"),
+        (
+            [CDI, workload()],
+            "Deployment cdi/cdi-operator, which renews it, does not exist",
+            "install",
+        ),
         ([], "", "if that changes nothing, renew the Secret"),
     ],
     ids=["down", "scaled down", "runs", "gone", "not known"],
@@ -311,6 +320,37 @@ def test_an_expired_certificate_is_renewed_by_the_operator_of_the_product(parts,
     assert ("restart what serves" in refused.remedy) is (not cause)
 
 
+def kubevirt_in(namespace):
+    return manifest("kubevirt.io/v1", "KubeVirt", "kubevirt", namespace)
+
+
+@pytest.mark.parametrize(
+    ("of", "parts", "is_gone"),
+    [
+        (("kubevirt", "virt-api"), [kubevirt_in("kubevirt"), workload()], True),
+        (("team", "virt-api"), [kubevirt_in("kubevirt"), workload()], False),
+        (
+            ("team", "virt-api"),
+            [kubevirt_in("kubevirt"), workload(name="virt-operator", namespace="kubevirt")],
+            False,
+        ),
+        (("team", "virt-api"), [workload()], False),
+        (("team", "cdi-api"), [CDI, *cdi_operator(ready=1)], False),
+        (("team", "cdi-api"), [workload()], False),
+    ],
+    ids=[
+        *("gone", "other namespace", "operator elsewhere", "no KubeVirt"),
+        *("CDI elsewhere", "no CDI"),
+    ],
+)
+def test_an_operator_is_installed_again_only_where_its_product_is(of, parts, is_gone):
+    refused = expired(*parts, of=of)
+
+    assert ("does not exist" in refused.words) is is_gone
+    assert ("install" in refused.remedy) is is_gone
+    assert ("renew the Secret" in refused.remedy) is not is_gone
+
+
 PROXY = "http://u:p@proxy.example.com:3128"
 KUBERNETES = manifest("v1", "Service", "kubernetes", "default", spec={"clusterIP": "10.96.0.1"})
 
@@ -322,6 +362,9 @@ KUBERNETES = manifest("v1", "Service", "kubernetes", "default", spec={"clusterIP
         ({"https_proxy": PROXY}, True),
         ({"HTTPS_PROXY": PROXY, "NO_PROXY": "localhost, 10.96.0.0/12"}, False),
         ({"HTTPS_PROXY": PROXY, "no_proxy": "10.96.0.1"}, False),
+        ({"HTTPS_PROXY": PROXY, "NO_PROXY": "localhost,10.96.0.1:443"}, False),
+        ({"HTTPS_PROXY": PROXY, "NO_PROXY": "10.96.0.1:6443"}, True),
+        ({"HTTPS_PROXY": PROXY, "NO_PROXY": ",".join(["a"] * 1001)}, False),
         ({"HTTPS_PROXY": PROXY, "NO_PROXY": "*"}, False),
         ({"HTTPS_PROXY": PROXY, "NO_PROXY": None}, False),
         ({"HTTPS_PROXY": "", "NO_PROXY": "localhost"}, False),
@@ -338,6 +381,13 @@ def test_an_operator_whose_proxy_catches_the_api_server(env, caught):
     assert ("its requests to the API server go to the proxy" in refused.words) is caught
     assert ("to its NO_PROXY in Deployment cdi/cdi-operator" in refused.remedy) is caught
     assert "u:p" not in refused.words
+
+
+def test_the_address_of_the_api_server_is_not_guessed_from_other_services():
+    other = manifest("v1", "Service", "x", "shop", spec={"clusterIP": "10.96.7.7"})
+    *_, pod = cdi_operator(HTTPS_PROXY=PROXY, NO_PROXY="localhost,10.96.0.1")
+
+    assert proxied_programs.fault(pod, Snapshot([other, pod])) == ""
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def program(name, namespace=CNV, ready=False, ends=1):
     return made
 
 
-def definition(stored=("v1beta1", "v1"), strategy="Webhook", name=HCO):
+def definition(stored=("v1beta1", "v1"), strategy="Webhook", name=HCO, storage=True):
     client = {"service": {"name": "convert", "namespace": CNV}}
-    versions = [{"name": "v1", "storage": True}, {"name": "v1beta1", "storage": False}]
+    versions = [{"name": "v1", "storage": storage}, {"name": "v1beta1", "storage": False}]
     spec = {
         "group": "hco.kubevirt.io",
         "names": {"kind": "HyperConverged", "plural": "hyperconvergeds"},
@@ -97,6 +97,7 @@ def test_who_reads_a_kind_that_only_a_pod_that_ends_converts(of):
     ("parts", "of"),
     [
         ([definition(["v1"]), *CIRCLE], "hco-operator"),
+        ([definition(storage=None), *CIRCLE], "hco-operator"),
         ([definition(strategy="None"), *CIRCLE], "hco-operator"),
         ([definition(), MIGRATED, *CIRCLE], "hco-operator"),
         ([definition(), *CIRCLE[:6], *webhook(ready=True)], "hco-operator"),
@@ -107,6 +108,7 @@ def test_who_reads_a_kind_that_only_a_pod_that_ends_converts(of):
     ],
     ids=[
         "stored in one version",
+        "storage version not known",
         "no webhook",
         "migrated",
         "answers",
@@ -118,3 +120,17 @@ def test_who_reads_a_kind_that_only_a_pod_that_ends_converts(of):
 )
 def test_a_program_that_ends_because_of_something_else(parts, of):
     assert found(*parts, of=of) is None
+
+
+def test_the_pods_of_a_service_are_matched_once_for_all_definitions(monkeypatch):
+    matched = []
+    asked = silent_conversions.complaints.of
+    monkeypatch.setattr(
+        silent_conversions.complaints,
+        "of",
+        lambda pod, cluster: matched.append(pod.name) or asked(pod, cluster),
+    )
+    many = [definition(name=f"{i}.hco.kubevirt.io") for i in range(40)]
+
+    assert found(*many, *CIRCLE, of="hco-webhook") is not None
+    assert matched == ["hco-webhook-1-x"]

@@ -9,8 +9,8 @@ from typing import Final
 from virt_admit.forecasts.remediation import harvester_reset
 from virt_admit.kube.cache import ClusterCache, KindStore, StoreState
 from virt_admit.kube.client import ApiClient, malformed_as_error, path_of
-from virt_admit.model.kubernetes import json_codec
-from virt_admit.model.kubernetes.kinds import HARVESTER_SETTING, NODE
+from virt_admit.model.kubernetes import json_codec, nodes
+from virt_admit.model.kubernetes.kinds import HARVESTER_SETTING
 from virt_admit_certs.kube_api import ApiError, read_body
 
 _TIMEOUT: Final = 3.0
@@ -18,7 +18,7 @@ _TIMEOUT: Final = 3.0
 
 def read(api: ApiClient, cluster: ClusterCache) -> None:
     """Add these objects to a cluster that was listed. What cannot be read stays unknown."""
-    if not any(harvester_reset.MANAGED in node.labels for node in cluster.known(NODE)):
+    if not nodes.has_harvester(cluster):
         return
     try:
         response = api.get(path_of(HARVESTER_SETTING, name=harvester_reset.SETTING), {}, _TIMEOUT)

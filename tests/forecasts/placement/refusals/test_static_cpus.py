@@ -178,6 +178,10 @@ def test_nodes_are_given_to_their_pools_once_for_all_vms(monkeypatch):
     ("labels", "way"),
     [
         ({"harvesterhci.io/managed": "true"}, "enable the CPU Manager of a host in Harvester 1.4"),
+        (
+            {"harvesterhci.io/managed": "false"},
+            "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node",
+        ),
         ({}, "set cpuManagerPolicy static (with reserved CPUs) in the kubelet of a drained node"),
     ],
 )

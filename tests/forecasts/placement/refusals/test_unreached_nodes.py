@@ -165,24 +165,30 @@ FORBIDDEN = (
 LABEL = "pod-security.kubernetes.io/enforce"
 
 
-def forbidding(level="", age=60):
+def forbidding(level="", age=60, then="baseline"):
     """Return a namespace, and virt-handler whose pods Pod Security forbids there."""
     labels = {LABEL: level} if level else {}
     own = daemon()
-    said = warning(own, "FailedCreate", FORBIDDEN, age=age)
+    said = warning(own, "FailedCreate", FORBIDDEN.replace("baseline", then), age=age)
     return manifest("v1", "Namespace", "kubevirt", metadata={"labels": labels}), own, said
 
 
 @pytest.mark.parametrize(
-    ("level", "said"),
+    ("given", "said"),
     [
-        ("", f"Pod Security forbids: Namespace kubevirt has no label {LABEL}, so the API"),
-        ("restricted", f"Namespace kubevirt forbids with label {LABEL}=restricted"),
+        ({}, f"Pod Security forbids: Namespace kubevirt has no label {LABEL} now, so the API"),
+        ({}, "server's default is baseline, or the label was removed after that"),
+        (
+            {"level": "baseline", "then": "restricted"},
+            f"Pod Security restricted forbade: label {LABEL} of Namespace kubevirt is baseline by",
+        ),
+        ({"level": "restricted"}, f"Namespace kubevirt forbids with label {LABEL}=restricted"),
     ],
 )
-def test_pod_security_forbids_its_pod(level, said):
-    found = why(big(taint=None), *forbidding(level))
-    assert "DaemonSet kubevirt/virt-handler cannot create its pod, which " + said in found.reason
+def test_pod_security_forbids_its_pod(given, said):
+    found = why(big(taint=None), *forbidding(**given))
+    assert "DaemonSet kubevirt/virt-handler cannot create its pod, which " in found.reason
+    assert said in found.reason
     assert f"kubectl label namespace kubevirt {LABEL}=privileged --overwrite" in found.remedy
 
 

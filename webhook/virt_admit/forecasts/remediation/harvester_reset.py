@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import kubectl, typed
-from virt_admit.model.kubernetes import json_codec
+from virt_admit.model.kubernetes import json_codec, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import HARVESTER_SETTING, NODE, POD
 from virt_admit.model.kubernetes.objects import Object
@@ -23,7 +23,6 @@ READS: Final[Reads] = {NODE: ("metadata.labels",)}
 SETTING: Final = "vm-force-reset-policy"
 TITLE: Final = f"Harvester's setting {SETTING}"
 UNREAD: Final = f"{TITLE}, which frees the pods of lost nodes"
-MANAGED: Final = "harvesterhci.io/managed"
 _DEFAULT: Final = '{"enable":true,"period":300}'
 _NAMESPACE: Final = "harvester-system"
 _APP: Final = ("app.kubernetes.io/name", "harvester")
@@ -51,7 +50,7 @@ def of(node: Object, cluster: Cluster) -> ResetPolicy | None:
     Raises:
         Unseen: the setting is not known.
     """
-    if MANAGED not in node.labels:
+    if not nodes.is_of_harvester(node):
         return None
     setting = next(
         (each for each in cluster.known(HARVESTER_SETTING) if each.name == SETTING), None

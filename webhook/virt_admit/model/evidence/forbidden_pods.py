@@ -66,16 +66,24 @@ RETRIED: Final = timedelta(hours=1)
 
 
 def level(namespace: str, forbidden: ForbiddenPod, cluster: Cluster) -> str:
-    """Return which object sets the level that forbids a pod, as the end of a sentence."""
+    """Return which object sets the level that forbids a pod, as the end of a sentence.
+
+    The answer may be up to an hour old: the label may have changed since.
+    """
     found = find(cluster, NAMESPACE, "", namespace)
     if found is None:
         return f'Pod Security "{forbidden.level}" of its namespace forbids'
-    if own := found.labels.get(_ENFORCE):
+    own, said = found.labels.get(_ENFORCE), forbidden.level.partition(":")[0]
+    if own == "baseline" and said == "restricted":
+        return (
+            f"Pod Security {said} forbade: label {_ENFORCE} of Namespace {namespace} is {own} by "
+            "now"
+        )
+    if own:  # a stricter level forbids the same
         return f"Namespace {namespace} forbids with label {_ENFORCE}={own}"
-    default = forbidden.level.partition(":")[0]
     return (
-        f"Pod Security forbids: Namespace {namespace} has no label {_ENFORCE}, so the API server's "
-        f"default {default} holds"
+        f"Pod Security forbids: Namespace {namespace} has no label {_ENFORCE} now, so the API "
+        f"server's default is {said}, or the label was removed after that"
     )
 
 

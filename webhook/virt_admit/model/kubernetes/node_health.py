@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.kubernetes import clock, events
@@ -123,13 +123,18 @@ def kubelet_started(node: str, cluster: Cluster) -> datetime.timedelta | None:
     again within seconds (kubevirt/kubevirt:pkg/virt-handler/device-manager/generic_device.go
     #healthCheck, :device_controller.go).
     """
-    ages = (
-        clock.since(clock.stamp(events.time_of(event)), cluster)
+    return clock.elapsed(cluster.cached(_kubelet_starts).get(node), cluster)
+
+
+def _kubelet_starts(cluster: Cluster) -> Mapping[str, datetime.datetime]:
+    """Return when the kubelet of each node started last, as far as events tell."""
+    starts = [
+        (event.at("involvedObject", "name").text or "", time)
         for event in events.known(NODE.kind, "Starting", cluster)
-        if event.at("involvedObject", "name").text == node
-        and (event["message"].text or "").startswith("Starting kubelet")
-    )
-    return min((each for each in ages if each is not None), default=None)
+        if (event["message"].text or "").startswith("Starting kubelet")
+        and (time := events.time_of(event)) is not None
+    ]
+    return dict(sorted(starts, key=lambda each: each[1]))
 
 
 def unready(node: Object) -> str:

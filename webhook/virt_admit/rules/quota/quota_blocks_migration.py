@@ -63,9 +63,6 @@ def check(quota: Object, context: Context) -> Findings:
     if cluster.cached(nodes.alone):  # no VM can migrate, whatever the quota
         return
     found, unseen = gather(cluster.list(VMI, vms.namespace_of(quota)))
-    if found and (unread := list(more_may_exist(cluster, NODE))):
-        yield from unread
-        return
     if not found and not quota.at("status", "used").present:
         yield from _judge_planned(quota, context)
     refused: dict[str, list[tuple[str, str]]] = {}
@@ -86,6 +83,9 @@ def check(quota: Object, context: Context) -> Findings:
             if way is not None and resource not in refused:
                 unset[resource] = way
             refused.setdefault(resource, []).append((vmi.name, lack))
+    if refused and (unread := list(more_may_exist(cluster, NODE))):
+        yield from unread  # one node, or Harvester, would end each of these findings
+        refused.clear()
     for resource, lacking in sorted(refused.items()):
         name, lack = lacking[0]
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""

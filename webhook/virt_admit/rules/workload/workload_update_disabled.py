@@ -45,7 +45,7 @@ def check(obj: Object, context: Context) -> Findings:
     alternative = ", or remove the field" if kinds.of(obj) is HCO else ""
     add = f"List LiveMigrate in workloadUpdateMethods{alternative}."
     if number:  # what keeps them from that is read by the other rule
-        add = f"{add.removesuffix('.')}, as workload-outdated says."
+        add = f"{add} See workload-outdated."
     command = ""
     if chart := fleet_objects.chart_of(obj):
         owner = apply_conflicts.owner_of(obj, _METHODS)

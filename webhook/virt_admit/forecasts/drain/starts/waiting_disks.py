@@ -152,10 +152,10 @@ def _other_source(copied: CopySource, cluster: Cluster) -> str:
     name = claim.at("spec", "storageClassName").text if claim is not None else None
     driver = fields(cluster, STORAGE_CLASS, "", name)["provisioner"].text
     known = {each["driver"].text for each in cluster.known(_SNAPSHOT_CLASS)}
-    if driver is None or driver in known or _is_snapshotted(name, cluster):
+    if driver in known or _is_snapshotted(name, cluster):
         return "copy from a VolumeSnapshot instead"
-    if unlisted(cluster, _SNAPSHOT_CLASS):
-        return f"copy from a VolumeSnapshot instead, if {driver} makes any"
+    if driver is None or unlisted(cluster, _SNAPSHOT_CLASS):
+        return f"copy from a VolumeSnapshot instead, if {driver or 'its driver'} makes any"
     return f"copy a claim that nothing uses ({driver} has no VolumeSnapshotClass)"
 
 

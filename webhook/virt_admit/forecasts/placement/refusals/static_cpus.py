@@ -62,7 +62,7 @@ def of(refusals: Mapping[str, str], cluster: Cluster) -> Problem | None:
     if not own:
         by = ", on OpenShift by a KubeletConfig" if unlisted(cluster, MACHINE_CONFIG_POOL) else ""
         way = f"set {_STATIC} (with reserved CPUs) in the kubelet of a drained node{by}"
-        if any(nodes.HARVESTER in each.labels for each in cluster.known(NODE)):
+        if nodes.has_harvester(cluster):
             way = (
                 "enable the CPU Manager of a host in Harvester 1.4 or later (Hosts > Enable CPU "
                 f"Manager, one control-plane host at a time), which sets {_STATIC} there and "

@@ -17,9 +17,9 @@ from virt_admit.model.evidence import complaints, unready_pods
 from virt_admit.model.evidence.writes import proxied_programs
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import DEPLOYMENT
+from virt_admit.model.kubernetes.kinds import CDI, DEPLOYMENT, KUBEVIRT
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import NAME, WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut
 
@@ -27,10 +27,15 @@ READS: Final[Reads] = union(
     clock.READS,
     proxied_programs.READS,
     unready_pods.READS,
-    {DEPLOYMENT: ("spec.replicas", "status.readyReplicas", *WHOLE_CONDITIONS)},
+    {
+        DEPLOYMENT: ("spec.replicas", "status.readyReplicas", *WHOLE_CONDITIONS),
+        KUBEVIRT: NAME,
+        CDI: NAME,
+    },
 )
+_CDI_OPERATOR: Final = "cdi-operator"
 _RENEWERS: Final = {
-    **dict.fromkeys(("cdi-api", "cdi-uploadproxy"), "cdi-operator"),
+    **dict.fromkeys(("cdi-api", "cdi-uploadproxy"), _CDI_OPERATOR),
     **dict.fromkeys(("virt-api", "virt-exportproxy", "kubevirt-operator-webhook"), "virt-operator"),
 }
 """The Deployments that renew the certificates of Services, in the same namespace."""
@@ -64,7 +69,7 @@ def of_service(service: tuple[str, str], said: str, cluster: Cluster) -> Certifi
         return CertificateRenewal(_RENEW if ended else _RESTART)
     operator = find(cluster, DEPLOYMENT, service[0], name)
     if operator is None:
-        if unlisted(cluster, DEPLOYMENT) or not cluster.known(DEPLOYMENT):
+        if not _is_gone(name, service[0], cluster):
             return CertificateRenewal(_RENEW if ended else _RESTART)
         gone = f"Deployment {service[0]}/{name}, which renews it, does not exist"
         return CertificateRenewal(f"install {name} again, which renews it", f"; {gone}")
@@ -73,6 +78,19 @@ def of_service(service: tuple[str, str], said: str, cluster: Cluster) -> Certifi
             f"{_RESTART}; if that changes nothing, see the log of {name}, which renews it"
         )
     return _of_idle(operator, cluster)
+
+
+def _is_gone(operator: str, namespace: str, cluster: Cluster) -> bool:
+    """Return whether a product is installed here and its operator is not: another program may have
+    a Service of that name, and a second operator would take over the product."""
+    deployments = cluster.known(DEPLOYMENT)
+    if unlisted(cluster, DEPLOYMENT) or not deployments:
+        return False
+    if any(each.name == operator for each in deployments):
+        return False
+    if operator == _CDI_OPERATOR:
+        return bool(cluster.known(CDI))
+    return any(each.namespace == namespace for each in cluster.known(KUBEVIRT))
 
 
 def _of_idle(operator: Object, cluster: Cluster) -> CertificateRenewal:

@@ -3,15 +3,15 @@
 A program in a pod asks the API server by the address of Service default/kubernetes. Go sends that
 request through the proxy of HTTPS_PROXY unless an entry of NO_PROXY covers the address: ``*``, the
 address itself, or a network. A proxy outside the cluster knows no address of Services. Values that
-do not stand in the pod itself, as those of a ConfigMap, are not judged. Sources:
-golang/net:http/httpproxy/proxy.go#useProxy; kubernetes/client-go:rest/config.go#InClusterConfig;
-kubevirt/containerized-data-importer issue 2695.
+do not stand in the pod itself, as those of a ConfigMap, are not judged. Nothing is while the
+address of that Service is not known: other Services may be in another network. Sources:
+golang/net:http/httpproxy/proxy.go#useProxy, #init; kubernetes/client-go:rest/config.go
+#InClusterConfig; kubevirt/containerized-data-importer issue 2695.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -28,24 +28,29 @@ READS: Final[Reads] = {
 _NO_PROXY: Final = ("NO_PROXY", "no_proxy")
 _PROXY: Final = ("HTTPS_PROXY", "https_proxy")
 _ADDRESS: Final = "KUBERNETES_SERVICE_HOST"
+_PORT: Final = "443"
+"""The port of Service default/kubernetes (kubernetes/kubernetes:cmd/kube-apiserver/app/server.go
+#APIServerServicePort)."""
 _LONGEST: Final = 100
+_MOST: Final = 1000
+"""More entries of NO_PROXY than that are not judged."""
 
 
 def fault(pod: Object, cluster: Cluster) -> str:
     """Return which proxy setting of a pod catches the API server, as a clause; empty: none is known
     to."""
-    api = _api(cluster)
-    if api is None:
+    address = _api(cluster)
+    if not address:
         return ""
-    named, addresses = api
     for container in pod.at("spec", "containers").items():
         excluded = _excluded(container)
-        if excluded is not None and not any(_covers(excluded, each) for each in addresses):
+        if excluded is not None and not _covers(excluded, address):
             no_proxy = f"its NO_PROXY ({cut(excluded, _LONGEST)})" if excluded else "no NO_PROXY"
             verb = "does not cover" if excluded else "covers"
             return (
                 f"container {container['name'].text} has {_PROXY[0]} set, and {no_proxy} {verb} "
-                f"{named}: its requests to the API server go to the proxy"
+                f"Service default/kubernetes ({address}): its requests to the API server go to the "
+                "proxy"
             )
     return ""
 
@@ -66,37 +71,31 @@ def _excluded(container: Field) -> str | None:
     return None if None in known else next(filter(None, known), "")
 
 
-def _api(cluster: Cluster) -> tuple[str, list[str]] | None:
-    """Return how to name the address of the API server, and the addresses that it may be: that of
-    its Service, or those of the others in the same network; None: none is known."""
-    own = find(cluster, SERVICE, "default", "kubernetes")
-    services = [own] if own is not None else sorted(cluster.known(SERVICE), key=_full_name)
-    found = [each for each in services if _is_address(each.at("spec", "clusterIP").text)]
-    addresses = [each.at("spec", "clusterIP").text or "" for each in found]
-    if not found:
-        return None
-    if own is not None:
-        return f"Service default/kubernetes ({addresses[0]})", addresses
-    return f"the network of Services, such as {addresses[0]}", addresses
-
-
-def _full_name(service: Object) -> str:
-    return service.full_name
-
-
-def _is_address(text: str | None) -> bool:
-    return next(_networks(text or ""), None) is not None
+def _api(cluster: Cluster) -> str:
+    """Return the address of the API server in the cluster; empty: it is not known."""
+    service = find(cluster, SERVICE, "default", "kubernetes")
+    address = service.at("spec", "clusterIP").text or "" if service is not None else ""
+    return address if _network(address) is not None else ""
 
 
 def _covers(excluded: str, address: str) -> bool:
+    """Whether NO_PROXY covers the API server; also if it has too many entries."""
     entries = [each.strip() for each in excluded.split(",")]
     host = ipaddress.ip_address(address)
-    return "*" in entries or any(host in network for each in entries for network in _networks(each))
+    networks = (_network(each) for each in entries[:_MOST])
+    return (
+        len(entries) > _MOST
+        or "*" in entries
+        or any(each is not None and host in each for each in networks)
+    )
 
 
-def _networks(entry: str) -> Iterator[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    """Yield the network of an entry of NO_PROXY: none for a domain."""
-    try:
-        yield ipaddress.ip_network(entry.strip("[]"), strict=False)
-    except ValueError:
-        return
+def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    """Return the network of an entry of NO_PROXY; None: a domain, or an address with a port that
+    the API server does not have."""
+    for text in (entry, entry.removesuffix(f":{_PORT}")):
+        try:
+            return ipaddress.ip_network(text.strip("[]"), strict=False)
+        except ValueError:
+            continue
+    return None

@@ -96,9 +96,10 @@ def of_deployment(deployment: Object, cluster: Cluster) -> SilentConversion | No
     """Return the kind that the pods of a Deployment cannot read; None: nothing shows one, or they
     do not end again and again."""
     pods = [pod for pod in unready_pods.of(deployment, cluster) if _ends_again(pod)]
+    ending = {pod.full_name for pod in pods}
     for each in _known(cluster) if pods else ():
         same = each.service[0] == deployment.namespace
-        own = any(pod.full_name == other.full_name for pod in pods for other in each.pods)
+        own = any(pod.full_name in ending for pod in each.pods)
         if same and (own or _READERS.get(deployment.name) == each.definition.name):
             return each
     return None
@@ -106,33 +107,45 @@ def of_deployment(deployment: Object, cluster: Cluster) -> SilentConversion | No
 
 @cached
 def _known(cluster: Cluster) -> Sequence[SilentConversion]:
-    return tuple(
-        found
+    definitions = [
+        (definition, name)
         for definition in cluster.known(stored_versions.CRD)
-        if (found := _of(definition, cluster)) is not None
+        if all(name := _converter(definition, cluster))
+    ]
+    services = {name: _behind(name, cluster) for name in {name for _, name in definitions}}
+    return tuple(
+        SilentConversion(definition, name, pods, told)
+        for definition, name in definitions
+        for pods, told in services[name]
     )
 
 
-def _of(definition: Object, cluster: Cluster) -> SilentConversion | None:
-    conversion = definition.at("spec", "conversion")
-    service = conversion.at("webhook", "clientConfig", "service")
-    name = service["namespace"].text or "", service["name"].text or ""
-    stored = stored_in(definition)
-    if conversion["strategy"].text != "Webhook" or len(stored) == 1:
-        return None
+def _converter(definition: Object, cluster: Cluster) -> ServiceName:
+    """Return the Service that converts the objects of a definition; empty names: none has to be
+    converted, as far as is known."""
+    conversion, stored = definition.at("spec", "conversion"), stored_in(definition)
+    is_known = len(stored) > 1 and stored[-1]
+    if conversion["strategy"].text != "Webhook" or not is_known:
+        return "", ""
     if stored_versions.migration(definition, stored[-1], cluster):
-        return None
-    problem = service_callers.silence(name, cluster) if all(name) else ""
-    found = find(cluster, SERVICE, *name) if problem else None
+        return "", ""
+    service = conversion.at("webhook", "clientConfig", "service")
+    return service["namespace"].text or "", service["name"].text or ""
+
+
+def _behind(name: ServiceName, cluster: Cluster) -> Sequence[tuple[tuple[Object, ...], str]]:
+    """Return the pods behind a Service that has no ready endpoint, if they end again and again, and
+    what the first reports: one pair, or none."""
+    found = find(cluster, SERVICE, *name) if service_callers.silence(name, cluster) else None
     chosen = found.at("spec", "selector").map if found is not None else {}
     selector = selectors.parse({"matchLabels": dict(chosen)})
     pods = tuple(
         pod
-        for pod in cluster.known(POD, name[0])
-        if chosen and selector.matches(pod.labels) and _ends_again(pod)
+        for pod in (cluster.known(POD, name[0]) if chosen else ())
+        if selector.matches(pod.labels) and _ends_again(pod)
     )
     told = next(complaints.of(pods[0], cluster), None) if pods else None
-    return SilentConversion(definition, name, pods, told.words) if told is not None else None
+    return [(pods, told.words)] if told is not None else []
 
 
 def _ends_again(pod: Object) -> bool:

@@ -9,6 +9,7 @@ kubernetes-sigs/cluster-api:cmd/clusterctl/client/cluster/upgrader.go#doUpgrade,
 
 from __future__ import annotations
 
+import bisect
 import enum
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,6 +43,8 @@ _CLUSTERCTL: Final = "clusterctl"
 _USUAL: Final = timedelta(minutes=15)
 """Between two steps: it loads manifests, waits a minute at most for old pods, and tries each write
 again. It waits five minutes for the new ones."""
+_TOGETHER: Final = timedelta(minutes=2)
+"""It scales one Deployment after the other to 0, before it installs any."""
 
 
 class ReplacementStage(enum.StrEnum):
@@ -49,11 +52,13 @@ class ReplacementStage(enum.StrEnum):
 
     RUNS = "runs"
     MAY_RUN = "may run"
-    """When the Deployment was scaled to 0 is not known."""
+    """When the Deployment was scaled to 0 is not known, or by what."""
     BESIDE = "beside"
     """It replaces other providers, and something else has scaled this one to 0."""
     LEFT = "left"
     """It has not gone on for long."""
+    MAY_BE_LEFT = "may be left"
+    """The same, if it has scaled the Deployment to 0."""
 
 
 class ReplacedProvider(NamedTuple):
@@ -87,8 +92,13 @@ def of(deployment: Object, cluster: Cluster) -> ReplacedProvider | None:
     last = steps[-1] if steps else scaled.time
     begun = bool(steps) and steps[0] - scaled.time < _USUAL
     if scaled.manager == _CLUSTERCTL or (begun and not scaled.manager):
-        stage = ReplacementStage.RUNS if _is_recent(last, cluster) else ReplacementStage.LEFT
-        return _found(deployment, stage, scaled.time, cluster)
+        is_known = bool(scaled.manager) or _is_one_of_several(deployment, scaled.time, cluster)
+        if not _is_recent(last, cluster):
+            stage = ReplacementStage.LEFT if is_known else ReplacementStage.MAY_BE_LEFT
+            return _found(deployment, stage, scaled.time, cluster)
+        if is_known:
+            return _found(deployment, ReplacementStage.RUNS, scaled.time, cluster)
+        return _found(deployment, ReplacementStage.MAY_RUN, last, cluster)
     if steps and _is_recent(last, cluster):
         return _found(deployment, ReplacementStage.BESIDE, last, cluster)
     return None
@@ -129,9 +139,10 @@ def _found(
     deployment: Object, stage: ReplacementStage, since: datetime, cluster: Cluster
 ) -> ReplacedProvider:
     length = clock.elapsed(since, cluster)
-    if stage is ReplacementStage.LEFT:
+    if stage in (ReplacementStage.LEFT, ReplacementStage.MAY_BE_LEFT):
         ago = f" {clock.duration(length)} ago" if length is not None else ""
-        words = f"a clusterctl upgrade did that{ago} and has not installed it again"
+        did = "did" if stage is ReplacementStage.LEFT else "may have done"
+        words = f"a clusterctl upgrade {did} that{ago} and has not installed it again"
     elif stage is ReplacementStage.RUNS:
         lasts = clock.lasts(length)
         words = f"clusterctl has been replacing the controllers of Cluster API{lasts}"
@@ -150,23 +161,45 @@ def _installed(deployment: Object, cluster: Cluster) -> Sequence[datetime]:
     """Return when other providers were installed again, the latest at last: their namespaces are
     older, as is this Deployment."""
     own, created = deployment.labels[PROVIDER], clock.instant(deployment.created)
-    found = cluster.cached(_replaced).items()
-    return sorted(
-        time for (of, _), time in found if of != own and created is not None and time > created
-    )
+    found = cluster.cached(_replaced)
+    begin = bisect.bisect_right(found, created, key=_made) if created is not None else len(found)
+    return [each.made for each in found[begin:] if each.provider != own]
 
 
-def _replaced(cluster: Cluster) -> Mapping[tuple[str, str], datetime]:
-    """Return when the Deployments of providers were made that are younger than their namespaces, by
-    provider and full name."""
-    found: dict[tuple[str, str], datetime] = {}
+class _Installed(NamedTuple):
+    made: datetime
+    provider: str
+    deployment: tuple[str, str]
+    """Its namespace and name."""
+
+
+def _made(installed: _Installed) -> datetime:
+    return installed.made
+
+
+def _replaced(cluster: Cluster) -> Sequence[_Installed]:
+    """Return the Deployments of providers that are younger than their namespaces, the youngest at
+    last."""
+    found: list[_Installed] = []
     for each in cluster.known(DEPLOYMENT):
         provider, made = each.labels.get(PROVIDER), clock.instant(each.created)
         home = find(cluster, NAMESPACE, "", each.namespace) if provider and made else None
         since = clock.instant(home.created) if home is not None else None
         if provider and made and since is not None and made - since > _USUAL:
-            found[provider, each.full_name] = made
-    return found
+            found.append(_Installed(made, provider, (each.namespace, each.name)))
+    return sorted(found)
+
+
+def _is_one_of_several(deployment: Object, time: datetime, cluster: Cluster) -> bool:
+    """Return whether another provider was scaled to 0 at that time, too, and is installed again:
+    that is clusterctl."""
+    ended = cluster.cached(_ends)
+    return any(
+        abs(end - time) < _TOGETHER and end < each.made
+        for each in cluster.cached(_replaced)
+        if each.provider != deployment.labels[PROVIDER]
+        for end in ended.get(each.deployment, ())
+    )
 
 
 def _scaled(deployment: Object, cluster: Cluster) -> _Scaled | None:
@@ -177,17 +210,22 @@ def _scaled(deployment: Object, cluster: Cluster) -> _Scaled | None:
         if each.at("fieldsV1", "f:spec", "f:replicas").present
         if (time := clock.instant(each["time"].text)) is not None
     ]
-    told = [
-        _Scaled(time, "")
-        for each in events.known(DEPLOYMENT.kind, "ScalingReplicaSet", cluster)
-        if each["involvedObject"]["name"].text == deployment.name
-        and each["involvedObject"]["namespace"].text == deployment.namespace
-        and _TO_NONE.match(events.message(each))
-        if (time := events.time_of(each)) is not None
-    ]
+    ends = cluster.cached(_ends).get((deployment.namespace, deployment.name), ())
+    told = [_Scaled(time, "") for time in ends]
     created = clock.instant(deployment.created)
     found = [each for each in writes or told if created is None or each.time > created]
     return max(found, default=None)
+
+
+def _ends(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[datetime]]:
+    """Return when Deployments were scaled to 0, as events tell, by namespace and name."""
+    found: dict[tuple[str, str], list[datetime]] = {}
+    for each in events.known(DEPLOYMENT.kind, "ScalingReplicaSet", cluster):
+        about, time = each["involvedObject"], events.time_of(each)
+        if time is not None and _TO_NONE.match(events.message(each)):
+            key = about["namespace"].text or "", about["name"].text or ""
+            found.setdefault(key, []).append(time)
+    return found
 
 
 _TO_NONE: Final = re.compile(r"Scaled down replica set \S+ (?:from \d+ )?to 0\b")

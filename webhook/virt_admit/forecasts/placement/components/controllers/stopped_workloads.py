@@ -100,7 +100,7 @@ def _scaled(stopped: Object, cluster: Cluster) -> StoppedWorkload | None:
         return None
     words = f"{stopped.kind} {stopped.full_name} is scaled to 0"
     first = "Once what it was stopped for is done"
-    if replaced is not None and replaced.stage is ReplacementStage.LEFT:
+    if replaced is not None and replaced.stage in _LEFT:
         words = f"{words} ({replaced.words})"
         way = (
             "If no clusterctl runs any more, begin that upgrade again, which installs it: the old "
@@ -113,6 +113,9 @@ def _scaled(stopped: Object, cluster: Cluster) -> StoppedWorkload | None:
     command = about("scale", stopped, kinds.of(stopped) or DEPLOYMENT, "--replicas=1")
     remedy = typed(f"{first}, scale it up again", command)
     return StoppedWorkload(words, remedy, stopped.namespace, scaled=True)
+
+
+_LEFT: Final = (ReplacementStage.LEFT, ReplacementStage.MAY_BE_LEFT)
 
 
 def of_one(name: str, cluster: Cluster) -> StoppedWorkload | None:
