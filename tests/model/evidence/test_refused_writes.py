@@ -379,7 +379,10 @@ def test_an_operator_whose_proxy_catches_the_api_server(env, caught):
         caught and "NO_PROXY" in env
     )
     assert ("its requests to the API server go to the proxy" in refused.words) is caught
-    assert ("to its NO_PROXY in Deployment cdi/cdi-operator" in refused.remedy) is caught
+    assert (
+        "to the NO_PROXY beside HTTPS_PROXY in Deployment cdi/cdi-operator (renews that "
+        "certificate, has no ready pod for 7 days): " in refused.remedy
+    ) is caught
     assert "u:p" not in refused.words
 
 

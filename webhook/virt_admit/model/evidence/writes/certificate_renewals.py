@@ -116,7 +116,8 @@ def _of_idle(operator: Object, cluster: Cluster) -> CertificateRenewal:
     cause = f"{begin}{f' ({why})' if why else ''}{f': {caught}' if caught else ''}"
     if caught:
         edit = about("edit", operator, DEPLOYMENT)
-        way = typed(f"{proxied_programs.REMEDY} in {title}, which then renews it", edit)
+        renews = f"{title} (renews that certificate, has no ready pod{lasts})"
+        way = typed(f"{proxied_programs.REMEDY} in {renews}", edit)
     else:
         way = typed(
             f"repair {title}, which then renews it", about("describe", operator, DEPLOYMENT)
