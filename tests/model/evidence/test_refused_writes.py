@@ -298,7 +298,7 @@ def expired(*parts, of=("cdi", "cdi-api"), **changes):
         (
             cdi_operator(),
             "which renews it, has no ready pod for 7 days (pod cdi-operator-1-x: container op",
-            "repair Deployment cdi/cdi-operator, which then renews it: kubectl describe",
+            "(renews that certificate, has no ready pod for 7 days): kubectl describe",
         ),
         (cdi_operator(replicas=0), "for 7 days (spec.replicas 0)", "--replicas=1"),
         (cdi_operator(ready=1), "", "if that changes nothing, see the log of cdi-operator"),
