@@ -1,9 +1,13 @@
 """An upgrade beside a NodeMaintenance that empties a node: what it waits for, and what it tells."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders import manifest
 from tests.cli.test_upgrade import kubevirt, node, pool, vm
+from virt_admit.forecasts.upgrade.durations import Range
+from virt_admit.forecasts.upgrade.outcomes import Wave
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.reports.upgrade import text
@@ -49,6 +53,15 @@ def test_an_upgrade_waits_for_a_maintenance_that_goes_on():
     assert printed.startswith("No: the upgrade waits for NodeMaintenance dimm.\n")
     assert "\nwaits: the next update of MachineConfigPool worker would not begin: a, " in printed
     assert [each.name for each in found.reported] == []
+
+
+def test_an_upgrade_updates_other_nodes_before_it_waits():
+    masters = Wave(("m-0", "m-1"), Range(0, 0), Range(600, 600))
+    printed = text.text(replace(result(maintenance()), waves=(masters,)))
+    assert printed.startswith(
+        "No: the upgrade waits for NodeMaintenance dimm once 2 nodes are updated.\n"
+    )
+    assert "2 VMs, migrated or restarted until then: " in printed
 
 
 def test_without_a_maintenance_the_upgrade_stops():

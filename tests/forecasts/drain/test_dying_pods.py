@@ -217,6 +217,7 @@ def test_a_block_volume_that_a_kubelet_cannot_unmap_after_a_power_cycle():
     )
     assert found.remedy.startswith("restart the kubelet of a; if the pod stays, update Kubernetes")
     assert "to one of 1.26.13, 1.27.10, 1.28.6, 1.29.1 or later" in found.remedy
+    assert ", the servers before a: no kubelet may be newer than its API" in found.remedy
     assert not risky(f"{found.reason}. {found.remedy}")
 
 

@@ -113,6 +113,15 @@ def test_whether_a_provider_acts_is_not_known(objects):
     assert (found.forecasts[0].outcome, found.drainable) == (VmOutcome.UNKNOWN, None)
 
 
+@pytest.mark.parametrize("marked", [None, "a", "b"])
+def test_a_controller_is_to_act_before_a_drain_unless_one_has_begun(marked):
+    vmi = worker()
+    vmi.data["status"]["evacuationNodeName"] = marked
+    remedy = drained(machine("db"), vmi).forecasts[0].remedy
+    assert remedy.startswith("see that its controller acts") is (marked is not None)
+    assert remedy.startswith("before a drain of its node, see that its") is (marked is None)
+
+
 OF_CLUSTER = LABELS | {"cluster.x-k8s.io/cluster-name": "c"}
 
 

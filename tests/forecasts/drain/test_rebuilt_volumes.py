@@ -4,6 +4,7 @@ import pytest
 
 from tests.builders import complete, manifest, vmi
 from virt_admit.forecasts.drain.targets import rebuilt_volumes
+from virt_admit.forecasts.upgrade import simulated_world
 from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import LONGHORN_ENGINE, PV, PVC, VMI
@@ -89,6 +90,8 @@ def test_how_long_a_migration_waits(began, progress, seconds, says):
     timed = Snapshot([each for kind in KINDS for each in found.known(kind)], ["*"], time=NOON)
     assert rebuilt_volumes.remaining(vm, timed).total_seconds() == seconds
     assert rebuilt_volumes.words(vm, timed).endswith(says)
+    bounds = [simulated_world.rebuilt_in(vm, each, timed) for each in ("low", "high")]
+    assert bounds == [seconds, 2 * seconds]
 
 
 def test_another_driver_is_not_longhorn():

@@ -13,11 +13,11 @@ from virt_admit.rule import Context
 from virt_admit.rules.node import node_without_health_check
 
 
-def harvester(value, *own, group="harvesterhci.io", release=None, role=None):
+def harvester(value, *own, group="harvesterhci.io", release=None, role=None, ready="True"):
     """The loss of a node of Harvester, whose setting has this value,
     and whose own pods are on these nodes.
     """
-    nodes = [node(name) for name in ("n1", "n2", "n3")]
+    nodes = [node("n1", ready=ready), node("n2"), node("n3")]
     for each in nodes:
         each["metadata"]["labels"]["harvesterhci.io/managed"] = "true"
     fields = {"value": value, "default": '{"enable":true,"period":300}'}
@@ -55,6 +55,12 @@ def test_harvester_does_nothing_where_its_setting_says_so(value, why):
     assert "kubectl edit settings.harvesterhci.io vm-force-reset-policy" in row.remedy
 
 
+@pytest.mark.parametrize("ready", ["True", "Unknown"])
+def test_a_silent_node_is_off_before_its_vms_are_reset(ready):
+    row = only_vm(harvester('{"enable":false,"period":300}', "n1", "n2", ready=ready))
+    assert ("make sure that n1 is off, then enable it" in row.remedy) is (ready != "True")
+
+
 @pytest.mark.parametrize(
     ("release", "role", "taint", "delete"),
     [
@@ -69,7 +75,7 @@ def test_the_taint_is_offered_where_the_release_acts_on_it(release, role, taint,
     off = '{"enable":false,"period":300}'
     row = only_vm(harvester(off, "n1", "n2", release=release, role=role))
     assert ("kubectl taint nodes n1" in row.remedy) is taint
-    assert ("start n1 again" in row.remedy) is not taint
+    assert ("start n1 again: until then, Kubernetes" in row.remedy) is not taint
     assert ("delete its Node object" in row.remedy) is delete
     assert (row.by_hand is not None) is taint
 

@@ -226,7 +226,9 @@ def test_nodes_of_a_machine_pool_are_named(driver, says):
 METAL = {"infrastructureRef": {"kind": "Metal3MachineTemplate", "name": "t"}}
 
 
-def metal(*hosts, machines="abc", missing=0, deleted="", by_hand=False):
+def metal(
+    *hosts, machines="abc", missing=0, deleted="", by_hand=False, operational="OK", others=()
+):
     """Return a rehearsal of nodes on bare metal; ``hosts``: the Machine of each."""
     rolled = deployment(missing=missing, template={"spec": METAL})
     if by_hand:
@@ -241,11 +243,14 @@ def metal(*hosts, machines="abc", missing=0, deleted="", by_hand=False):
         manifest(
             *("metal3.io/v1alpha1", "BareMetalHost", f"h-{number}", "fleet"),
             spec={"consumerRef": {"name": user}} if user else {},
-            status={"provisioning": {"state": "provisioned" if user else "available"}},
+            status={
+                "provisioning": {"state": "provisioned" if user else "available"},
+                "operationalStatus": operational,
+            },
         )
         for number, user in enumerate(hosts)
     ]
-    return rehearse(rolled, *own, *found, old="")
+    return rehearse(rolled, *own, *found, *others, old="")
 
 
 USED = ("m-a", "m-b", "m-c")
@@ -258,6 +263,53 @@ def test_a_new_machine_comes_first_and_no_host_is_free():
         "(maxUnavailable 0), and all 3 BareMetalHosts are in use"
     )
     assert stop.remedy.startswith("Add a host, or, if one node may be missing meanwhile, set max")
+
+
+def plane(surge=None, kind="Metal3MachineTemplate"):
+    spec = {"machineTemplate": {"infrastructureRef": {"kind": kind}}}
+    if surge is not None:
+        spec["rolloutStrategy"] = {"rollingUpdate": {"maxSurge": surge}}
+    api = "controlplane.cluster.x-k8s.io/v1beta1"
+    return manifest(api, "KubeadmControlPlane", "cp", "fleet", spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("found", "named"),
+    [
+        (plane(), True),
+        (plane(1), True),
+        (plane(0), False),
+        (plane(kind="VSphereMachineTemplate"), False),
+    ],
+)
+def test_a_control_plane_that_finds_no_host_either_is_the_same_cause(found, named):
+    (stop,) = metal(*USED, others=[found]).stops
+    subject = (
+        "MachineDeployment fleet/md and KubeadmControlPlane fleet/cp make a new Machine before"
+    )
+    assert stop.reason.startswith(subject) is named
+    assert ("(KubeadmControlPlane: maxSurge 0)" in stop.remedy) is named
+
+
+def test_no_host_is_one_cause_for_all_deployments():
+    second = deployment(template={"spec": METAL})
+    second.data["metadata"]["name"] = "other"
+    second.data["status"] = {}
+    own = machine("m-o", "o", new=True, labels=LABELS | {next(iter(LABELS)): "other"})
+    own.data["spec"] = {"infrastructureRef": {"kind": "Metal3Machine", "name": "m-o"}}
+    found = metal(*USED, "m-o", others=[second, own, node("o", runs_vms=False)])
+    assert {stop.reason for stop in found.stops} == {
+        "MachineDeployments fleet/md, fleet/other make a new Machine before they delete an old one "
+        "(maxUnavailable 0), and all 4 BareMetalHosts are in use"
+    }
+    assert len({stop.remedy for stop in found.stops}) == 1
+
+
+@pytest.mark.parametrize("state", ["servicing", "OK"])
+def test_hosts_that_come_back_are_not_deleted_first(state):
+    (stop,) = metal(*USED, operational=state).stops
+    says = "or, once h-0 (servicing), h-1 (servicing), h-2 (servicing) are back and if one node"
+    assert (says in stop.remedy) is (state != "OK")
 
 
 @pytest.mark.parametrize(

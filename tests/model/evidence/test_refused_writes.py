@@ -298,7 +298,7 @@ def expired(*parts, of=("cdi", "cdi-api"), **changes):
         (
             cdi_operator(),
             "which renews it, has no ready pod for 7 days (pod cdi-operator-1-x: container op",
-            "repair Deployment cdi/cdi-operator, which then renews it: kubectl describe",
+            "(renews that certificate, has no ready pod for 7 days): kubectl describe",
         ),
         (cdi_operator(replicas=0), "for 7 days (spec.replicas 0)", "--replicas=1"),
         (cdi_operator(ready=1), "", "if that changes nothing, see the log of cdi-operator"),
@@ -379,7 +379,10 @@ def test_an_operator_whose_proxy_catches_the_api_server(env, caught):
         caught and "NO_PROXY" in env
     )
     assert ("its requests to the API server go to the proxy" in refused.words) is caught
-    assert ("to its NO_PROXY in Deployment cdi/cdi-operator" in refused.remedy) is caught
+    assert (
+        "to the NO_PROXY beside HTTPS_PROXY in Deployment cdi/cdi-operator (renews that "
+        "certificate, has no ready pod for 7 days): " in refused.remedy
+    ) is caught
     assert "u:p" not in refused.words
 
 

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from tests.builders import manifest
+from virt_admit.forecasts.drain.changes import readiness
+from virt_admit.forecasts.drain.changes.readiness import Readiness
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.node_updates.rancher import cpu_manager_jobs
 
@@ -45,4 +47,7 @@ def test_a_drain_makes_such_a_job_fail():
     ids=["Jobs unseen", "asked for", "Job gone", "ended", "failed", "done", "not valid"],
 )
 def test_whether_such_a_job_runs(objects, complete, busy):
-    assert bool(cpu_manager_jobs.busy(Snapshot(list(objects), complete=list(complete)))) is busy
+    cluster = Snapshot(list(objects), complete=list(complete))
+    assert bool(cpu_manager_jobs.busy(cluster)) is busy
+    ready = Readiness.LATER if busy else Readiness.NOW
+    assert readiness.of_node("a", (), cluster) is ready

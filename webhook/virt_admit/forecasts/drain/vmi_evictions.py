@@ -198,12 +198,9 @@ def _attended(vmi: Object, said: Strategy, cluster: Cluster) -> Reaction:
             else ""
         )
         reason = f"{said.phrase}: {who} has to move it; {runs or 'whether that runs is not known'}"
-        return Reaction(
-            Effect.ATTENDED,
-            said,
-            reason,
-            "see that its controller acts on status.evacuationNodeName",
-        )
+        before = "" if marked else "before a drain of its node, "
+        remedy = f"{before}see that its controller acts on status.evacuationNodeName"
+        return Reaction(Effect.ATTENDED, said, reason, remedy)
     asked = f"although its eviction was asked for {clock.duration(age)} ago"
     reason = f"{said.phrase}: {who} has to move it, and has not done so {asked}"
     where = (

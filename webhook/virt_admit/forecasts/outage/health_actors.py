@@ -149,6 +149,8 @@ def _harvester(node: str, loss: Loss) -> Iterator[Actor]:
         unseen = (blind.what,)
     if refuses:
         remedy = policy.remedy if policy.idle else ""
+        if remedy and node_health.silence_now(node, loss.cluster):  # it then resets its VMs at once
+            remedy = f"make sure that {node} is off, then {remedy}"
         yield Actor(
             node, harvester_reset.TITLE, "Harvester", refuses=refuses, unseen=unseen, remedy=remedy
         )

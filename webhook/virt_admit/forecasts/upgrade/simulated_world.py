@@ -88,7 +88,7 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
             under_way=_under_way(row, estimates[row.vmi.full_name].seconds, bound, cluster)
             if start.continued
             else None,
-            ready=_ready(row, bound, cluster),
+            ready=rebuilt_in(row.vmi, bound, cluster),
             attached=bool(deadlines) and _is_attached(row, node.name, cluster),
         )
         for node in sorted(start.plan.nodes, key=lambda node: node.name)
@@ -117,10 +117,12 @@ def world(cluster: Cluster, start: Start, estimates: Mapping[str, Estimate], bou
     )
 
 
-def _ready(row: Forecast, bound: str, cluster: Cluster) -> int:
-    """Return the seconds until the volumes of a VM are rebuilt, at half or at twice the speed."""
-    left = rebuilt_volumes.remaining(row.vmi, cluster).total_seconds()
-    return int(left / 2 if bound == "low" else left * 2)
+def rebuilt_in(vmi: Object, bound: str, cluster: Cluster) -> int:
+    """Return the seconds until the volumes of a VM are rebuilt, as fast as until now and as drain
+    says it, or at half that speed.
+    """
+    left = rebuilt_volumes.remaining(vmi, cluster).total_seconds()
+    return int(left if bound == "low" else left * 2)
 
 
 def _deadlines(begun: Collection[str], cluster: Cluster) -> Mapping[str, tuple[int, int]]:

@@ -141,15 +141,27 @@ def around(
 
 
 def around_named(
-    cluster: WholeCluster, said: Collection[str], beside: Collection[str] = ()
+    cluster: WholeCluster,
+    said: Collection[str],
+    beside: Collection[str] = (),
+    returning: Sequence[Object] = (),
 ) -> tuple[ReportedProblem, ...]:
     """Return what the objects that texts name, and those around them, report as wrong.
 
-    ``beside``: what is said of these objects elsewhere. Other arguments as above.
+    Args:
+        cluster: the cluster.
+        said: as above.
+        beside: what is said of these objects elsewhere.
+        returning: the Machines of Cluster API that come back by themselves.
     """
     mentions = Mentions(cluster, ())
     near = [each.obj for each in mentions.around(mentions.named_in(said))]
-    return _around(near, cluster, (*said, *beside), complaints.of)
+
+    def standing(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
+        found = complaints.of(obj, cluster)
+        return (each for each in found if not _tells_a_start(each, cluster, returning))
+
+    return _around(near, cluster, (*said, *beside), standing)
 
 
 def of_cluster(
@@ -189,16 +201,21 @@ _OWNERS: Final = {"Cluster": "cluster", "MachineDeployment": "deployment", "Mach
 """The kinds that a Machine names in its labels."""
 
 
-def _tells_a_start(complaint: Complaint, cluster: Cluster) -> bool:
+def _tells_a_start(
+    complaint: Complaint, cluster: Cluster, returning: Sequence[Object] = ()
+) -> bool:
     """Return whether Cluster API only says that a new Machine is not a Node yet, as one that an
-    autoscaler or a health check has asked for: with maxUnavailable 0 its owners are not Available
+    autoscaler or a health check has asked for, or that one comes back: with maxUnavailable 0 its
+    owners are not Available
     (core/reconcilers/machinedeployment/machinedeployment_status.go#setAvailableCondition).
     """
     if not complaint.obj.group.endswith(_CAPI) or _FAILS.search(complaint.message):
         return False
     own = [each for each in cluster.cached(_starting) if _is_of_start(complaint, each)]
+    if complaint.time and not clock.has_lasted(clock.stamp(complaint.time), _STARTS, cluster):
+        own += [each for each in returning if _is_of_start(complaint, each)]
     counted = _COUNTED.search(complaint.message)
-    return bool(own) and (counted is None or int(counted[2]) - int(counted[1]) <= len(own))
+    return bool(own) and (counted is None or abs(int(counted[1]) - int(counted[2])) <= len(own))
 
 
 def _awaits_a_node(complaint: Complaint, cluster: Cluster) -> bool:
@@ -215,7 +232,10 @@ def _awaits_a_node(complaint: Complaint, cluster: Cluster) -> bool:
 
 
 _NO_NODE, _SCALES = "FailedScheduling", "TriggeredScaleUp"
-_COUNTED: Final = re.compile(r"\b(\d{1,6}) available replicas, at least (\d{1,6}) required")
+_COUNTED: Final = re.compile(
+    r"\b(\d{1,6})(?: available replicas, at least | replicas, current )(\d{1,6})\b"
+)
+"""v1beta2 and v1beta1: machinedeployment_controller.go#reconcileV1Beta1Conditions."""
 
 
 def _is_of_start(complaint: Complaint, machine: Object) -> bool:

@@ -239,6 +239,17 @@ SERVICED: Final = "servicing"
 (metal3-io/baremetal-operator:apis/metal3.io/v1alpha1/baremetalhost_types.go)."""
 
 
+def at_work(cluster: Cluster, namespace: str | None = None) -> Sequence[Object]:
+    """Return the known hosts that Ironic works on, by name."""
+    found = (
+        each
+        for each in cluster.known(kinds.BARE_METAL_HOST, namespace)
+        if each.at("status", "provisioning", "state").text in _AT_WORK
+        or each.at("status", "operationalStatus").text == SERVICED
+    )
+    return sorted(found, key=lambda each: each.full_name)
+
+
 class StaleRecord(NamedTuple):
     """A host that Ironic refuses, since it has its MAC address under the name of another one that
     does not exist any more: its finalizer was taken off by hand."""
@@ -296,12 +307,7 @@ def record_remedy(record: StaleRecord, cluster: Cluster) -> str:
     if not ironic:
         see = about("describe", record.host, kinds.BARE_METAL_HOST)
         return typed(rename, see, "or delete the record in Ironic's own database")
-    busy = sorted(
-        each.name
-        for each in cluster.known(kinds.BARE_METAL_HOST)
-        if each.at("status", "provisioning", "state").text in _AT_WORK
-        or each.at("status", "operationalStatus").text == SERVICED
-    )
+    busy = [each.name for each in at_work(cluster)]
     later = f", once {names(busy, 80)} {'are' if len(busy) > 1 else 'is'} done" if busy else ""
     way = f"restart Ironic, which makes its records again from the BareMetalHosts{later}"
     return typed(way, about("delete", ironic[0], kinds.POD), f"or {rename}")
@@ -368,6 +374,17 @@ def serviced(node: str, cluster: Cluster) -> Object | None:
     host = host_of(node, cluster)
     is_it = host is not None and host.at("status", "operationalStatus").text == SERVICED
     return host if is_it else None
+
+
+def serviced_machines(cluster: Cluster) -> Sequence[Object]:
+    """Return the Machines of Cluster API whose hosts have their firmware updated now."""
+    return [
+        machine
+        for machine in cluster.known(kinds.CAPI_MACHINE)
+        if (node := machine.at("status", "nodeRef", "name").text)
+        and not machine.deleted
+        and serviced(node, cluster) is not None
+    ]
 
 
 def is_asked_off(host: Object) -> bool:

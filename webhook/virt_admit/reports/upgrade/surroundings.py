@@ -10,6 +10,7 @@ from virt_admit.forecasts.upgrade.rehearsal import Rehearsal
 from virt_admit.model.evidence import reported
 from virt_admit.model.evidence.reported import WholeCluster
 from virt_admit.model.kubernetes.kinds import NODE
+from virt_admit.model.remediation import bare_metal
 from virt_admit.reports import platform_objects
 from virt_admit.reports.drain import surroundings
 
@@ -25,7 +26,8 @@ def with_reported(result: Rehearsal, cluster: WholeCluster) -> Rehearsal:
     held = tuple(text for operator in stuck for text in (operator.reason, operator.remedy))
     said = (*stops, *held)
     drains = tuple(_of_drains(said, cluster))
-    named = reported.around_named(cluster, said, drains) if said else ()
+    back = bare_metal.serviced_machines(cluster)
+    named = reported.around_named(cluster, said, drains, back) if said else ()
     refused = () if result.refused is None else tuple(each.reason for each in result.refused.by)
     texts = (each.text for each in named)
     told = (*said, *texts, *refused, result.before_nodes, *result.conditions)

@@ -99,7 +99,10 @@ def _of_nodes(result: Rehearsal, start: datetime.datetime | None) -> str:
     kept = _maintained(result)
     nodes = sum(name not in kept for wave in result.waves for name in wave.nodes)
     if result.nodes_complete is False:
-        return f"No: the upgrade {stops(result.stops, result.operators)}."
+        words = stops(result.stops, result.operators)
+        first = words.startswith(_WAITS) and nodes
+        after = f" once {count(nodes, 'node')} {'is' if nodes == 1 else 'are'} updated"
+        return f"No: the upgrade {words}{after if first else ''}."
     if result.possible is False and result.nodes_complete is None:
         return f"No: that holds it up. {NODES_UNKNOWN} See below."
     if result.possible is None or result.duration is None:
@@ -261,8 +264,11 @@ def stops(found: Sequence[Stop], operators: Iterable[StuckOperator] = ()) -> str
         return f"leaves out {count(len(found), 'node')}"
     held = sum(each.holds is True and not follows(each, found) for each in operators)
     if found and not held and all(each.awaits for each in found):
-        return f"waits for {names(dict.fromkeys(each.awaits for each in found))}"
+        return f"{_WAITS}{names(dict.fromkeys(each.awaits for each in found))}"
     return f"stops ({count(_causes(found) + held, 'cause')})"
+
+
+_WAITS: Final = "waits for "
 
 
 def follows(operator: StuckOperator, found: Iterable[Stop]) -> bool:
@@ -364,8 +370,8 @@ def _vms(result: Rehearsal) -> Iterator[str]:
     number = "all" if len(down) == len(result.vms) else len(down)
     total, place = count(len(result.vms), "VM"), f"{number} shut down on their nodes"
     halts = result.nodes_complete is False and not all(map(leaves_out, result.stops))
-    does = "waits" if all(stop.awaits for stop in result.stops) else "stops"
-    before = f" before it {does}" if halts else ""
+    until = "until then" if all(stop.awaits for stop in result.stops) else "before it stops"
+    before = f" {until}" if halts else ""
     if moves.keys() - {0}:
         counted = (
             f"{each} {_TIMES.get(times, f'{times} times')}" for times, each in sorted(moves.items())

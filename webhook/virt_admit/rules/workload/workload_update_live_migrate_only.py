@@ -5,11 +5,11 @@ keeps its old launcher, with its bugs and vulnerabilities, until it is restarted
 moves the other VMs, this is a note. It is also a note where all of them set the eviction strategy
 ``None``: their owners chose when they are shut down.
 
-**Fix.** Restart such VMs one by one when that suits, so that copies of one application are not down
-together. With ``Evict`` as second method KubeVirt shuts down those VMs in batches of
-``batchEvictionSize`` (10 by default) at each update, at once if they are outdated. Those that their
-run strategy starts again are updated, the others stay off. KubeVirt refuses the eviction of a VM
-with the eviction strategy ``LiveMigrate``.
+**Fix.** After an update, restart such VMs one by one when that suits, so that copies of one
+application are not down together. With ``Evict`` as second method KubeVirt shuts down those VMs in
+batches of ``batchEvictionSize`` (10 by default) at each update, at once if they are outdated. Those
+that their run strategy starts again are updated, the others stay off. KubeVirt refuses the eviction
+of a VM with the eviction strategy ``LiveMigrate``.
 """
 
 from collections import Counter
@@ -43,6 +43,7 @@ def check(obj: Object, context: Context) -> Findings:
         return
     skipped = workload_updates.not_migratable(context.cluster)
     if skipped:
+        old = bool(workload_updates.outdated(context.cluster))
         noted = workload_updates.left_to_migrate(context.cluster) or _are_restarted_by_choice(
             skipped
         )
@@ -56,12 +57,14 @@ def check(obj: Object, context: Context) -> Findings:
             for why in _reasons(skipped)
         )
         message = check.first_that_fits(path, *messages)
-        outdated = shell("kubectl", "get", "vmi", "-A", "-l", vmis.OUTDATED)
+        # before an update the label selects none of them, and wide shows LIVE-MIGRATABLE
+        which = ("-l", vmis.OUTDATED) if old else ("-o", "wide")
+        listed = shell("kubectl", "get", "vmi", "-A", *which)
         yield Finding(
             path,
             message,
             value=(workload_updates.LIVE_MIGRATE, len(skipped)),
-            command=outdated if f". Restart {they} " in message else "",
+            command=listed if f". Restart {they} " in message else "",
             max_action=Action.AUDIT if noted else Action.DENY,
         )
     yield from more_may_exist(context.cluster, VMI)
@@ -94,6 +97,8 @@ def _remedies(obj: Object, cluster: Cluster, they: str) -> Iterator[str]:
     restarts, off, others = _after_evict(obj, cluster)
     # they may be copies of one application
     suits, later = ("one by one",) * 2 if they == "them" else ("when it suits", "later")
+    if not workload_updates.outdated(cluster):  # an update has skipped none yet
+        suits = later = "one by one then" if they == "them" else "then"
     begin = f"Restart {they} {suits}; Evict"
     if restarts == len(skipped):
         together = min(workload_updates.batch(obj), restarts)

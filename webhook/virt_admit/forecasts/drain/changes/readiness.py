@@ -9,9 +9,12 @@ from virt_admit.forecasts.drain.budgets.drain_obstacles import ForeignWait, Wait
 from virt_admit.forecasts.remediation import awaited_return
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import updaters
 from virt_admit.model.node_updates.node_phases import EMPTIED
+from virt_admit.model.node_updates.rancher import cpu_manager_jobs
 from virt_admit.model.remediation import control_plane
 
 
@@ -28,6 +31,7 @@ def of_node(name: str, waits: Sequence[Wait], cluster: Cluster) -> Readiness:
     """Return when the drain of a node can begin.
 
     A control-plane node is drained for its reboot, so one that etcd needs meanwhile is not ready.
+    A Job of Harvester that changes the node ends first, as it fails with its pod.
     """
     update = updaters.of_nodes(cluster).get(name)
     is_drained = update is not None and update.phase in EMPTIED
@@ -35,9 +39,10 @@ def of_node(name: str, waits: Sequence[Wait], cluster: Cluster) -> Readiness:
         return Readiness.NOT_OPEN
     if control_plane.reboot_risk(name, cluster) is not None:
         return Readiness.LATER if awaited_reboots(name, cluster) else Readiness.NOT_OPEN
-    return (
-        Readiness.LATER if any(isinstance(each, ForeignWait) for each in waits) else Readiness.NOW
-    )
+    awaited = any(isinstance(each, ForeignWait) for each in waits)
+    node = find(cluster, NODE, "", name)
+    changed = node is not None and cpu_manager_jobs.of_node(node, cluster)
+    return Readiness.LATER if awaited or changed else Readiness.NOW
 
 
 def awaited_reboots(name: str, cluster: Cluster) -> Sequence[str]:

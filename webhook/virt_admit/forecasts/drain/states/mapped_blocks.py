@@ -59,8 +59,9 @@ def of_pod(pod: Object, cluster: Cluster) -> Problem | None:
     )
     later = names(map(str, (each for each in _REPAIRED if each > running)))
     remedy = (
-        f"restart the kubelet of {on}; if the pod stays, update Kubernetes there to one of {later} "
-        "or later, as kubelets before cannot end such pods (kubernetes#119608)"
+        f"restart the kubelet of {on}; if the pod stays, update Kubernetes to one of {later} or "
+        "later, as kubelets before cannot end such pods (kubernetes#119608), the servers before "
+        f"{on}: no kubelet may be newer than its API server"
     )
     return Problem(reason, remedy)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import stalled_machines
@@ -21,11 +21,13 @@ from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
     CAPI_MHC,
+    KUBEADM,
     MACHINE_DEPLOYMENT,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import format_duration
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates import machine_rollouts
 from virt_admit.model.node_updates.operators.paused_clusters import cluster_of
@@ -39,7 +41,12 @@ READS: Final[Reads] = union(
     machine_starts.SHORT_READS,
     machine_notes.READS,
     bare_metal.HOST_READS,
-    {CAPI_MHC: (), CAPI_MACHINE_SET: ("metadata.labels",), MACHINE_DEPLOYMENT: ("spec",)},
+    {
+        CAPI_MHC: (),
+        CAPI_MACHINE_SET: ("metadata.labels",),
+        KUBEADM: ("spec.machineTemplate", "spec.rollout", "spec.rolloutStrategy"),
+        MACHINE_DEPLOYMENT: ("spec",),
+    },
 )
 
 
@@ -70,35 +77,88 @@ def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
 
 
 def _without_host(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
-    """Yield that a MachineDeployment of bare metal makes a new Machine before it deletes an old
-    one, for which there is no host.
+    """Yield that MachineDeployments of bare metal make a new Machine before they delete an old one,
+    for which there is no host: the same for all in a namespace, as it is one cause.
 
     The hosts in use get free only with old Machines. While a roll-out has its surplus Machine, or a
-    Machine is being deleted, the next one gets the host of that.
+    Machine is being deleted, the next one gets the host of that. Those that Ironic works on would
+    be the first to be deleted (kubernetes-sigs/cluster-api:internal/controllers/machinedeployment/
+    machinedeployment_rolling.go#cleanupUnhealthyReplicas).
     """
+    alike = cluster.cached(_hostless).get(deployment.namespace, ())
+    if not any(_key(each) == _key(deployment) for each in alike):
+        return
+    planes = [
+        each
+        for each in sorted(cluster.known(KUBEADM, deployment.namespace), key=_key)
+        if _is_surging(each)
+    ]
+    taken = bare_metal.all_taken(deployment.namespace, cluster)
+    one = len(alike) == 1 and not planes
+    verb, they = ("makes", "it deletes") if one else ("make", "they delete")
+    subject = f"MachineDeployment{'s' * (len(alike) > 1)} {names(each.full_name for each in alike)}"
+    subject += "".join(f" and {each.kind} {each.full_name}" for each in planes)
+    limit = "" if planes else " (maxUnavailable 0)"
+    busy = [
+        f"{each.name} ({_work(each)})" for each in bare_metal.at_work(cluster, alike[0].namespace)
+    ]
+    back = "is" if len(busy) == 1 else "are"
+    after = f"once {names(busy, 120)} {back} back and " if busy else ""
+    way = (
+        f"Add a host, or, {after}if one node may be missing meanwhile, set maxSurge 0 and "
+        f"maxUnavailable 1{'' if len(alike) == 1 else ' in each'}"
+        f"{' (KubeadmControlPlane: maxSurge 0)' if planes else ''}"
+    )
+    yield Obstacle(
+        f"{subject} {verb} a new Machine before {they} an old one{limit}, and {taken}",
+        typed(way, about("edit", alike[0], MACHINE_DEPLOYMENT)),
+        problem_of(ProblemCause.MACHINE_WAITS, alike[0]),
+    )
+
+
+def _hostless(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
+    """Return the MachineDeployments whose next Machine gets no host, by namespace."""
+    found = (each for each in cluster.known(MACHINE_DEPLOYMENT) if _lacks_host(each, cluster))
+    return grouped(sorted(found, key=_key), lambda each: each.namespace)
+
+
+def _lacks_host(deployment: Object, cluster: Cluster) -> bool:
     ref = deployment.at("spec", "template", "spec", "infrastructureRef")
     total = deployment.at("spec", "replicas").integer or 0
-    if not (ref["kind"].text or "").startswith("Metal3") or not total:
-        return
+    if not (ref["kind"].text or "").startswith(_METAL) or not total:
+        return False
     if machine_pools.waits_for_deletions(deployment):
-        return
+        return False
     own = machine_rollouts.machines_of(deployment, cluster)
     here = cluster.known(CAPI_MACHINE, deployment.namespace)
     moves = len(own) > total or any(each.deleted for each in here)
     if moves or unlisted(cluster, CAPI_MACHINE):
-        return
+        return False
     taken = bare_metal.all_taken(deployment.namespace, cluster)
-    if not taken or machine_pools.may_be_missing(deployment, total):
-        return
-    way = (
-        "Add a host, or, if one node may be missing meanwhile, set maxSurge 0 and maxUnavailable 1"
+    return bool(taken) and not machine_pools.may_be_missing(deployment, total)
+
+
+def _is_surging(plane: Object) -> bool:
+    """Return whether a control plane of bare metal makes a new Machine first, as is the default
+    (api/controlplane/kubeadm/v1beta1 and v1beta2: one level deeper).
+    """
+    template = plane.at("spec", "machineTemplate")
+    infrastructure = (template.at(*each, "infrastructureRef", "kind") for each in ((), ("spec",)))
+    surges = (
+        plane.at("spec", *each, "rollingUpdate", "maxSurge").value
+        for each in (("rolloutStrategy",), ("rollout", "strategy"))
     )
-    yield Obstacle(
-        f"MachineDeployment {deployment.full_name} makes a new Machine before it deletes an old "
-        f"one (maxUnavailable 0), and {taken}",
-        typed(way, about("edit", deployment, MACHINE_DEPLOYMENT)),
-        problem_of(ProblemCause.MACHINE_WAITS, deployment),
-    )
+    is_metal = any((each.text or "").startswith(_METAL) for each in infrastructure)
+    return is_metal and not any(each in (0, "0") for each in surges)
+
+
+def _work(host: Object) -> str:
+    status = host["status"]
+    state = status["operationalStatus"].text
+    return state if state == bare_metal.SERVICED else status["provisioning"]["state"].text or ""
+
+
+_METAL: Final = "Metal3"
 
 
 def stalled(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:

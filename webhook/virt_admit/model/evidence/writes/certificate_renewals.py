@@ -114,11 +114,10 @@ def _of_idle(operator: Object, cluster: Cluster) -> CertificateRenewal:
     why = "; ".join(f"pod {pod.name}: {cut(each.words, 160)}" for pod, each in told if each)
     caught = next(filter(None, (proxied_programs.fault(pod, cluster) for pod in pods)), "")
     cause = f"{begin}{f' ({why})' if why else ''}{f': {caught}' if caught else ''}"
+    renews = f"{title} (renews that certificate, has no ready pod{lasts})"
     if caught:
         edit = about("edit", operator, DEPLOYMENT)
-        way = typed(f"{proxied_programs.REMEDY} in {title}, which then renews it", edit)
+        way = typed(f"{proxied_programs.REMEDY} in {renews}", edit)
     else:
-        way = typed(
-            f"repair {title}, which then renews it", about("describe", operator, DEPLOYMENT)
-        )
+        way = typed(f"repair {renews}", about("describe", operator, DEPLOYMENT))
     return CertificateRenewal(way, cause)

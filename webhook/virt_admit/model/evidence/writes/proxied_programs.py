@@ -55,7 +55,10 @@ def fault(pod: Object, cluster: Cluster) -> str:
     return ""
 
 
-REMEDY: Final = "add the networks of Services and pods, .svc and .cluster.local to its NO_PROXY"
+REMEDY: Final = (
+    "add the networks of Services and pods, .svc and .cluster.local to the NO_PROXY beside "
+    f"{_PROXY[0]}"
+)
 
 
 def _excluded(container: Field) -> str | None:

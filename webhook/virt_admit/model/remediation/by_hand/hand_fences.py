@@ -48,7 +48,7 @@ def way(node: str, cluster: Cluster, when: str = _NOW) -> str:
         return f"{when}, {fence_taints.fence(node)}"
     first = "" if when == _NOW else f"{when}, "
     words = (
-        f"{first}{_start(node)}without it, Kubernetes {cluster.server_version} ends none of its "
+        f"{first}{_start(node)}until then, Kubernetes {cluster.server_version} ends none of its "
         "pods (the taint out-of-service has an effect by default from 1.26 on), and detaches its "
         "volumes 6 minutes after the pods are gone"
     )
