@@ -386,11 +386,25 @@ def test_an_operator_whose_proxy_catches_the_api_server(env, caught):
     assert "u:p" not in refused.words
 
 
-def test_the_address_of_the_api_server_is_not_guessed_from_other_services():
-    other = manifest("v1", "Service", "x", "shop", spec={"clusterIP": "10.96.7.7"})
-    *_, pod = cdi_operator(HTTPS_PROXY=PROXY, NO_PROXY="localhost,10.96.0.1")
+@pytest.mark.parametrize(
+    ("addresses", "excluded", "caught"),
+    [
+        (["10.96.7.7"], "localhost,10.96.0.1", False),  # which may be that of the API server
+        (["10.96.7.7"], "localhost,10.0.0.0/8", False),
+        (["10.96.7.7", "10.43.1.1"], "10.43.0.0/16", False),
+        (["10.96.7.7", "None", ""], "localhost,192.168.0.0/16", True),
+        (["0.0.0.0/0", "fd00::7"], "localhost", False),
+        ([], "localhost", False),
+    ],
+)
+def test_the_address_of_the_api_server_is_not_known(addresses, excluded, caught):
+    others = [
+        manifest("v1", "Service", f"x{number}", "shop", spec={"clusterIP": address})
+        for number, address in enumerate(addresses)
+    ]
+    *_, pod = cdi_operator(HTTPS_PROXY=PROXY, NO_PROXY=excluded)
 
-    assert proxied_programs.fault(pod, Snapshot([other, pod])) == ""
+    assert bool(proxied_programs.fault(pod, Snapshot([*others, pod]))) is caught
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 A program in a pod asks the API server by the address of Service default/kubernetes. Go sends that
 request through the proxy of HTTPS_PROXY unless an entry of NO_PROXY covers the address: ``*``, the
 address itself, or a network. A proxy outside the cluster knows no address of Services. Values that
-do not stand in the pod itself, as those of a ConfigMap, are not judged. Nothing is while the
-address of that Service is not known: other Services may be in another network. Sources:
+do not stand in the pod itself, as those of a ConfigMap, are not judged. While the address of that
+Service is not known, NO_PROXY must not even touch the networks of the others. Sources:
 golang/net:http/httpproxy/proxy.go#useProxy, #init; kubernetes/client-go:rest/config.go
 #InClusterConfig; kubevirt/containerized-data-importer issue 2695.
 """
@@ -12,9 +12,10 @@ golang/net:http/httpproxy/proxy.go#useProxy, #init; kubernetes/client-go:rest/co
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Collection
 from typing import Final
 
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import POD, SERVICE
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
@@ -32,6 +33,9 @@ _PORT: Final = "443"
 """The port of Service default/kubernetes (kubernetes/kubernetes:cmd/kube-apiserver/app/server.go
 #APIServerServicePort)."""
 _LONGEST: Final = 100
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_WIDTH: Final = 16
+"""Bits that addresses of Services have in common at most times (--service-cluster-ip-range)."""
 _MOST: Final = 1000
 """More entries of NO_PROXY than that are not judged."""
 
@@ -39,18 +43,17 @@ _MOST: Final = 1000
 def fault(pod: Object, cluster: Cluster) -> str:
     """Return which proxy setting of a pod catches the API server, as a clause; empty: none is known
     to."""
-    address = _api(cluster)
-    if not address:
+    api, where = _api(cluster)
+    if not where:
         return ""
     for container in pod.at("spec", "containers").items():
         excluded = _excluded(container)
-        if excluded is not None and not _covers(excluded, address):
+        if excluded is not None and not _covers(excluded, where):
             no_proxy = f"its NO_PROXY ({cut(excluded, _LONGEST)})" if excluded else "no NO_PROXY"
             verb = "does not cover" if excluded else "covers"
             return (
                 f"container {container['name'].text} has {_PROXY[0]} set, and {no_proxy} {verb} "
-                f"Service default/kubernetes ({address}): its requests to the API server go to the "
-                "proxy"
+                f"{api}: its requests to the API server go to the proxy"
             )
     return ""
 
@@ -74,26 +77,41 @@ def _excluded(container: Field) -> str | None:
     return None if None in known else next(filter(None, known), "")
 
 
-def _api(cluster: Cluster) -> str:
-    """Return the address of the API server in the cluster; empty: it is not known."""
+@cached
+def _api(cluster: Cluster) -> tuple[str, Collection[_Network]]:
+    """Return the address of the API server in the cluster, in words, and where it is; without
+    networks: that is not known.
+    """
     service = find(cluster, SERVICE, "default", "kubernetes")
-    address = service.at("spec", "clusterIP").text or "" if service is not None else ""
-    return address if _network(address) is not None else ""
+    if service is not None:
+        address = service.at("spec", "clusterIP").text or ""
+        own = _network(address)
+        return f"Service default/kubernetes ({address})", () if own is None else (own,)
+    addresses = {each.at("spec", "clusterIP").text or "" for each in cluster.known(SERVICE)}
+    known = (_network(each) for each in addresses)
+    found: set[_Network] = {
+        each.supernet(new_prefix=_WIDTH)
+        for each in known
+        if isinstance(each, ipaddress.IPv4Network) and each.num_addresses == 1
+    }
+    words = "any network of Services" if len(found) > 1 else "the network of Services"
+    return f"{words} ({', '.join(sorted(map(str, found))[:2])})", found
 
 
-def _covers(excluded: str, address: str) -> bool:
-    """Whether NO_PROXY covers the API server; also if it has too many entries."""
+def _covers(excluded: str, where: Collection[_Network]) -> bool:
+    """Whether NO_PROXY covers a part of these networks; also if it has too many entries."""
     entries = [each.strip() for each in excluded.split(",")]
-    host = ipaddress.ip_address(address)
-    networks = (_network(each) for each in entries[:_MOST])
+    networks = [each for each in map(_network, entries[:_MOST]) if each is not None]
     return (
         len(entries) > _MOST
         or "*" in entries
-        or any(each is not None and host in each for each in networks)
+        or any(
+            one.version == own.version and one.overlaps(own) for one in networks for own in where
+        )
     )
 
 
-def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+def _network(entry: str) -> _Network | None:
     """Return the network of an entry of NO_PROXY; None: a domain, or an address with a port that
     the API server does not have."""
     for text in (entry, entry.removesuffix(f":{_PORT}")):
