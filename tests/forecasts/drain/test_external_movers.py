@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.builders import complete, kubevirt, manifest
+from tests.builders import complete, manifest
 from tests.forecasts.drain.test_control_path import NODES, drained, guest, machine
 from tests.forecasts.drain.vm_motion import ago
 from virt_admit.forecasts.drain import workload_updates
@@ -399,6 +399,16 @@ def test_a_vm_without_a_known_mover_is_migrated_by_hand_if_it_can(migratable, ot
     assert ("no pod of one runs here" in row.reason) is not others
 
 
+POOL = LABELS | {"hypershift.openshift.io/nodePoolName": "np"}
+
+
+def hosted(labels=POOL, strategy="External", migratable="True"):
+    found = worker(labels)
+    found.data["spec"]["evictionStrategy"] = strategy
+    found.data["status"]["conditions"].append({"type": "LiveMigratable", "status": migratable})
+    return found
+
+
 def not_migratable(*objects, owner="MachineSet", labels=None, notes=None):
     """Return the first problem of a worker with a GPU under LiveMigrate, whose drain is refused."""
     subject = worker()
@@ -446,45 +456,3 @@ def test_a_host_that_is_cordoned_is_not_cordoned_again():
 )
 def test_a_machine_that_is_not_made_again_is_not_deleted(change):
     assert "kubectl delete" not in not_migratable(**change)
-
-
-POOL = LABELS | {"hypershift.openshift.io/nodePoolName": "np"}
-
-
-def hosted(labels=POOL, strategy="External", migratable="True"):
-    found = worker(labels)
-    found.data["spec"]["evictionStrategy"] = strategy
-    found.data["status"]["conditions"].append({"type": "LiveMigratable", "status": migratable})
-    return found
-
-
-def of_pool(vmi, default="LiveMigrate"):
-    made = capi()
-    made[0].data["metadata"]["annotations"] = {"hypershift.openshift.io/nodePool": "clusters/np"}
-    known = drained(
-        vmi, machine("db"), *made, deployment(*HOSTED), kubevirt(evictionStrategy=default)
-    )
-    return " ".join(each for each in known.notes if "HyperShift" in each)
-
-
-def test_external_of_a_node_pool_is_not_the_default_of_the_cluster():
-    said = of_pool(hosted())
-
-    assert "each NodePool (clusters/np), so in shop/db, where the cluster has LiveMigrate" in said
-    assert said.endswith("; an edit of the VM lasts until its Machine is replaced")
-    assert "virtctl migrate db -n shop" in said
-    assert "annotation hypershift.openshift.io/kubevirt-vm-jsonpatch of the NodePool" in said
-
-
-@pytest.mark.parametrize(
-    ("vmi", "default"),
-    [
-        (hosted(LABELS), "LiveMigrate"),
-        (hosted(strategy="LiveMigrate"), "LiveMigrate"),
-        (hosted(migratable="False"), "LiveMigrate"),
-        (hosted(), "None"),
-    ],
-    ids=["not of HyperShift", "it migrates", "it cannot migrate", "no default to migrate"],
-)
-def test_external_that_is_not_told(vmi, default):
-    assert not of_pool(vmi, default)

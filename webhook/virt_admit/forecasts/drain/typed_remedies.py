@@ -19,9 +19,9 @@ from virt_admit.forecasts.drain.failed_migrations.pair_remedies import (
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states.vm_states_failures import LOWER_LOAD, VOLUME_REMEDY
 from virt_admit.forecasts.drain.vmi_evictions import END_MACHINE, MIGRATE_BY_HAND
-from virt_admit.forecasts.placement import candidates, network_reach, permanent_constraints
+from virt_admit.forecasts.placement import candidates, permanent_constraints
 from virt_admit.forecasts.placement.common_model import common_model
-from virt_admit.model.commands import about, argument, kubectl, merge_patch, shell, typed, virtctl
+from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
 from virt_admit.model.evidence.writes import quota_writers
 from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -44,7 +44,6 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import command_of
 from virt_admit.model.node_updates.rancher import repository_vms
 from virt_admit.model.problems import Problem, ProblemCause
-from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
 
 UNPIN: Final = "remove the node selector for "
 """How the remedy of a VM begins that names its node."""
@@ -462,24 +461,3 @@ _COMMANDS: Final[Mapping[str, _Command]] = {
     ProblemCause.COMPONENT: _of_root("describe", DEPLOYMENT),
 }
 """By cause. All others are reasons of KubeVirt's condition: the VM cannot migrate."""
-
-
-def of_unseen(what: str) -> tuple[str, str]:
-    """Return why an outcome cannot be determined, and the remedy.
-
-    What has too many terms was read, but not searched.
-    """
-    if NOT_SEARCHED in what:
-        return what, "reduce them, so that they can be judged"
-    if what.startswith(network_reach.CHOSEN):
-        where = "set the network up on that node, in Harvester by a VlanConfig that selects it"
-        return (
-            f"it is not known {what}",
-            f"{where}, or select its label in the VM"
-            if "network " in what
-            else "select nodes that its volumes reach in the VM",
-        )
-    if what.startswith(candidates.OFFERED):
-        see = shell("kubectl", "get", "nodes", "-L", argument(what.rpartition(" label ")[2]))
-        return f"it is not known {what}", typed("see why virt-handler does not label it", see)
-    return f"cannot see {what}", "let virt-admit read it"

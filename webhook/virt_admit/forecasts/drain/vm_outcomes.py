@@ -156,7 +156,7 @@ class _Verdict(NamedTuple):
     @classmethod
     def unread(cls, blind: Unseen, *, may_stop: bool = True) -> _Verdict:
         """Return that the outcome cannot be determined."""
-        reason, remedy = typed_remedies.of_unseen(blind.what)
+        reason, remedy = vm_problems.of_unseen(blind.what)
         return cls(VmOutcome.UNKNOWN, reason, remedy, blind.what, may_stop)
 
 

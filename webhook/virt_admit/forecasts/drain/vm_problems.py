@@ -11,8 +11,9 @@ from virt_admit.forecasts.drain.external import acting_owners, external_movers
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.forecasts.drain.states import stuck_starts
 from virt_admit.forecasts.drain.vmi_evictions import Effect, Reaction, no_mover_here
+from virt_admit.forecasts.placement import candidates, network_reach
 from virt_admit.forecasts.placement.components.longhorn import engine_limits
-from virt_admit.model.commands import typed, virtctl
+from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import LIMIT_RANGE, NODE, PVC, RESOURCE_QUOTA, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
@@ -24,6 +25,7 @@ from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler.pod_placement import Placement
+from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
 
 READS: Final = union(
     migratability.READS,
@@ -229,3 +231,24 @@ def _unread_in(cluster: Cluster) -> Callable[[Kind, str], str]:
     A namespace is listed once for all of its VMs.
     """
     return functools.cache(lambda kind, namespace: gather(cluster.list(kind, namespace))[1])
+
+
+def of_unseen(what: str) -> tuple[str, str]:
+    """Return why an outcome cannot be determined, and the remedy.
+
+    What has too many terms was read, but not searched.
+    """
+    if NOT_SEARCHED in what:
+        return what, "reduce them, so that they can be judged"
+    if what.startswith(network_reach.CHOSEN):
+        where = "set the network up on that node, in Harvester by a VlanConfig that selects it"
+        return (
+            f"it is not known {what}",
+            f"{where}, or select its label in the VM"
+            if "network " in what
+            else "select nodes that its volumes reach in the VM",
+        )
+    if what.startswith(candidates.OFFERED):
+        see = shell("kubectl", "get", "nodes", "-L", argument(what.rpartition(" label ")[2]))
+        return f"it is not known {what}", typed("see why virt-handler does not label it", see)
+    return f"cannot see {what}", "let virt-admit read it"
