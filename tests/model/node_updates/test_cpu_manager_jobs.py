@@ -13,14 +13,21 @@ from virt_admit.model.node_updates.rancher import cpu_manager_jobs
 KEY = "harvesterhci.io/cpu-manager-update-status"
 
 
-def node(status="running", job="update-cpu"):
-    told = json.dumps({"policy": "static", "status": status, "jobName": job})
+def node(status="running", job="update-cpu", policy="static"):
+    told = json.dumps({"policy": policy, "status": status, "jobName": job})
     return manifest("v1", "Node", "a", metadata={"annotations": {KEY: told}})
 
 
-def job(*conditions):
+def job(*conditions, made="2026-01-01T11:59:00Z"):
     status = {"conditions": [{"type": each, "status": "True"} for each in conditions]}
-    return manifest("batch/v1", "Job", "update-cpu", "harvester-system", status=status)
+    return manifest(
+        "batch/v1",
+        "Job",
+        "update-cpu",
+        "harvester-system",
+        metadata={"creationTimestamp": made},
+        status=status,
+    )
 
 
 def test_a_drain_makes_such_a_job_fail():
@@ -42,12 +49,17 @@ def test_a_drain_makes_such_a_job_fail():
         ((node(), job("Complete")), ("*",), False),
         ((node(), job("Failed")), ("*",), False),
         ((node("success"), job()), ("*",), False),
+        ((node(), job(made="2026-01-01T11:00:00Z")), ("*",), False),
+        ((node("requested", "", "other"),), ("*",), False),
         ((manifest("v1", "Node", "a", metadata={"annotations": {KEY: "{"}}),), ("*",), False),
     ],
-    ids=["Jobs unseen", "asked for", "Job gone", "ended", "failed", "done", "not valid"],
+    ids=[
+        *("Jobs unseen", "asked for", "Job gone", "ended", "failed", "done", "hangs"),
+        *("never made", "not valid"),
+    ],
 )
 def test_whether_such_a_job_runs(objects, complete, busy):
-    cluster = Snapshot(list(objects), complete=list(complete))
+    cluster = Snapshot(list(objects), complete=list(complete), time="2026-01-01T12:00:00Z")
     assert bool(cpu_manager_jobs.busy(cluster)) is busy
     ready = Readiness.LATER if busy else Readiness.NOW
     assert readiness.of_node("a", (), cluster) is ready

@@ -8,35 +8,46 @@ cpu_manager_controller.go (backoffLimit 0, CPUManagerJobTimeoutInSec, the status
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, Final
 
-from virt_admit.model.kubernetes import json_codec
+from virt_admit.model.kubernetes import clock, json_codec
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import JOB, NODE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
+from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut
 
 _STATUS: Final = "harvesterhci.io/cpu-manager-update-status"
 _NAMESPACE: Final = "harvester-system"
-READS: Final[Reads] = {NODE: (f"metadata.annotations.{_STATUS}",), JOB: CONDITIONS}
+READS: Final[Reads] = union(
+    clock.READS, {NODE: (f"metadata.annotations.{_STATUS}",), JOB: CONDITIONS}
+)
+_ASKED: Final = "a Job that Harvester makes for it"
+_POLICIES: Final = ("none", "static")
+"""Harvester makes no Job for another one, and leaves the status as it is."""
+_LONGEST: Final = timedelta(minutes=15)
+"""A Job that runs for longer has lost its controller."""
 
 
 def of_node(node: Object, cluster: Cluster) -> str:
     """Return the Job that changes the CPU manager of a node now, as ``Job NAME``; empty: none does,
-    or it has ended."""
+    it has ended, or should have.
+    """
     status = _status(node)
     name = status.get("jobName")
     if status.get("status") not in ("requested", "running"):
         return ""
     if not isinstance(name, str) or not name:
-        return "a Job that Harvester makes for its CPU manager"
+        return _ASKED if status.get("policy") in _POLICIES else ""
     job = find(cluster, JOB, _NAMESPACE, name)
     if job is None:
         return f"Job {cut(name, 80)}" if unlisted(cluster, JOB) else ""
     ended = job.is_true("Complete") or job.is_true("Failed")
-    return "" if ended else f"Job {cut(name, 80)}"
+    return (
+        "" if ended or clock.has_lasted(job.created, _LONGEST, cluster) else f"Job {cut(name, 80)}"
+    )
 
 
 def _status(node: Object) -> dict[str, Any]:
