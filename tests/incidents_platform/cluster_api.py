@@ -78,8 +78,9 @@ def drain_of_a_dead_node() -> Incident:
     says = (
         "pod checkout-5d8f-x0 cannot become ready there, as its node does not report to do:",
         (
-            "It does not wait for pods of this silent node that are being deleted. A "
-            "nodeDrainTimeout would end its wait."
+            "It waits for a pod of this silent node that is being deleted until its grace period "
+            "is over, before Cluster API 1.7.4 for 5 min more. A nodeDrainTimeout would end its "
+            "wait."
         ),
         "loss of n1: not every VM runs again; 1 VM: 1 never restarts",
         "is being deleted for 5 h, and its drain waits without a limit for pod vms/checkout-",

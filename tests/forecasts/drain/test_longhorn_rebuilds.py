@@ -97,6 +97,111 @@ def test_a_copy_that_may_not_be_rebuilt_blocks(found):
     assert only["remedy"].startswith("Wait until Longhorn has rebuilt a copy on another node")
 
 
+def limit(value):
+    name = "concurrent-replica-rebuild-per-node-limit"
+    return manifest("longhorn.io/v1beta2", "Setting", name, LONGHORN, value=value)
+
+
+def new(volume_name, on, state, since="2027-03-01T11:20:00Z"):
+    """Return a replica that was made then and has never been healthy."""
+    found = replica(volume_name, on, healthy=False)
+    found.data["metadata"]["creationTimestamp"] = since
+    found.data["status"]["currentState"] = state
+    return found
+
+
+def taken(volume_name, *on):
+    """Return an engine that has taken the replicas of its volume on these nodes."""
+    return manifest(
+        "longhorn.io/v1beta2",
+        "Engine",
+        f"{volume_name}-e-0",
+        LONGHORN,
+        spec={
+            "volumeName": volume_name,
+            "replicaAddressMap": {f"{volume_name}-r-{each}": "10.0.0.1:10000" for each in on},
+        },
+    )
+
+
+def in_a_circle(value="1", *, engines=None, since="2027-03-01T11:20:00Z", healthy=True, end="b"):
+    """Return what the drain of a meets while the new replicas of v1 and v2 hold the slots of b and
+    c.
+
+    ``engines``: besides that of v1. ``healthy``: whether v2 has data. ``end``: the node for whose
+    slot v2 waits.
+    """
+    others = [taken("v2", "a")] if engines is None else engines
+    copies = [
+        *(replica("v1", "a"), new("v1", "b", "running", since), new("v1", "c", "stopped", since)),
+        *(replica("v2", "a", healthy=healthy), new("v2", "c", "running", since)),
+        *([new("v2", end, "stopped", since)] if end else []),
+        *(volume("v1", 3, on="a"), volume("v2", 3, on="a")),
+    ]
+    objects = world.longhorn(*copies, limit(value), taken("v1", "a"), *others)
+    (found,) = drained(objects, time=NOW)["blockers"]
+    return found
+
+
+def test_replicas_that_hold_the_slots_of_one_another_are_named_with_the_limit():
+    found = in_a_circle()
+    assert (
+        "no rebuilding begins, as new replicas hold the slots of one another for 40 min"
+        in (found["reason"])
+    )
+    assert "v2-r-c that of c, for which v1-r-c waits" in found["reason"]
+    assert "v1-r-b that of b, for which v2-r-b waits" in found["reason"]
+    assert found["remedy"].startswith("Set concurrent-replica-rebuild-per-node-limit to 2: kubectl")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        in_a_circle("2"),
+        in_a_circle("5"),
+        in_a_circle("many"),
+        in_a_circle(since="2027-03-01T11:59:00Z"),
+        in_a_circle(healthy=False),
+    ],
+    ids=["2", "5", "not a number", "just made", "the first replicas of a volume"],
+)
+def test_slots_that_are_free_are_not_waited_for(found):
+    assert "slot" not in found["reason"]
+    assert found["remedy"].startswith("Wait until Longhorn has rebuilt")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [in_a_circle(engines=[taken("v2", "a", "c")]), in_a_circle(end="")],
+    ids=["its rebuilding has begun", "it waits for nothing"],
+)
+def test_a_slot_that_becomes_free_is_waited_for(found):
+    assert "replica v1-r-c waits for a rebuild slot of c, which v2-r-c holds" in found["reason"]
+    assert found["remedy"].startswith("Wait until Longhorn has rebuilt")
+
+
+def test_a_limit_of_none_is_raised():
+    found = in_a_circle("0")
+    assert (
+        "concurrent-replica-rebuild-per-node-limit 0 lets Longhorn rebuild none"
+        in (found["reason"])
+    )
+    assert "-per-node-limit to 5" in found["remedy"]
+
+
+def test_a_volume_of_which_no_node_takes_a_copy_says_why():
+    own = volume("v1", 2, on="a")
+    own.data["status"] |= {
+        "state": "attached",
+        "robustness": "degraded",
+        "conditions": [{"type": "Scheduled", "status": "False", "message": "insufficient storage"}],
+    }
+    objects = world.longhorn(replica("v1", "a"), own)
+    (found,) = drained(objects, time=NOW)["blockers"]
+    assert "no node takes the last of its 2 replicas" in found["reason"]
+    assert not found["remedy"].startswith("Wait until")
+
+
 ROLE = "node-role.kubernetes.io/worker"
 
 

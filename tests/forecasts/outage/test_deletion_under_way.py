@@ -364,3 +364,111 @@ def test_a_host_that_may_be_powered_off(host, minutes, outcome):
         "47 min"
     )
     assert vm.unseen == ((late,) if outcome == "unknown" else ())
+
+
+def controller(image):
+    """Return the controller of Cluster API with an image of that tag."""
+    template = {"spec": {"containers": [{"name": "manager", "image": image}]}}
+    return losses.manifest(
+        "apps/v1",
+        "Deployment",
+        "capi-controller-manager",
+        "capi-system",
+        spec={"replicas": 1, "template": template},
+    )
+
+
+def release(tag):
+    return controller(f"registry.k8s.io/cluster-api/cluster-api-controller:{tag}")
+
+
+def with_long_grace(*parts, strategy="LiveMigrate", minutes=30, attached=0):
+    """Return what becomes of the VM whose launcher ends in so many minutes by its grace period."""
+    items = cluster_with(*parts)
+    launcher = only(items, "Pod", "virt-launcher-web-k2x7q")
+    launcher["metadata"] |= {
+        "deletionTimestamp": ago(minutes=-minutes),
+        "deletionGracePeriodSeconds": 3630,
+    }
+    only(items, "VirtualMachineInstance", "web")["spec"]["evictionStrategy"] = strategy
+    status = only(items, "Node", "n1")["status"]
+    status["volumesAttached"] = [{"name": f"csi^{each}"} for each in range(attached)]
+    seen = Snapshot(map(Object, items), ["*"], server_version="v1.33.4", time=ago())
+    (one,) = outages(Question(nodes=("n1",)), seen).outages
+    return one.vms[0]
+
+
+@pytest.mark.parametrize(
+    ("tag", "strategy", "minutes", "low"),
+    [
+        ("v1.7.3", "LiveMigrate", 30, 35 * 60),
+        ("v1.7.3", "None", 30, 35 * 60),
+        ("v1.7.3", "None", -4, 60),  # over, but not for five minutes
+        ("v1.7.4", "LiveMigrate", 30, 30 * 60 + 1),  # KubeVirt refuses a second eviction
+        ("v1.7.4", "None", 30, 0),
+        ("v1.8.12", "None", 30, 0),
+        ("v1.9.0", "None", 30, 30 * 60 + 1),  # it evicts no pod twice
+        ("v1.13.0", "None", -4, 0),
+        ("latest", "None", 30, 0),
+        ("latest", "LiveMigrate", 30, 30 * 60 + 1),
+    ],
+)
+def test_a_grace_period_holds_the_drain_of_a_dead_node_by_the_release(tag, strategy, minutes, low):
+    vm = with_long_grace(capi(machine(SHORT)), release(tag), strategy=strategy, minutes=minutes)
+    assert vm.outcome == "restarts"
+    assert vm.at.low == low + 60
+    says = "its drain waits until" in vm.reason and "for pod vms/virt-launcher-web-" in vm.reason
+    assert says is bool(low)
+    assert ("nodeDrainTimeout is not set" in vm.reason) is bool(low)
+
+
+def test_a_drain_time_out_ends_the_wait_for_a_grace_period():
+    vm = with_long_grace(capi(machine(SHORT, nodeDrainTimeout="5m")), release("v1.9.0"))
+    assert (vm.outcome, vm.at.low) == ("restarts", 240)
+    assert "waits until" not in vm.reason
+
+
+EXCLUDED = {"machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach": ""}
+
+
+@pytest.mark.parametrize(
+    ("tag", "attached", "changed", "ends"),
+    [
+        ("v1.7.1", 2, {}, False),
+        ("v1.7.1", 2, {"nodeDrainTimeout": "1m"}, False),
+        ("v1.7.1", 0, {}, True),
+        ("v1.7.1", 2, {"nodeVolumeDetachTimeout": "5m"}, True),
+        ("v1.7.1", 2, {"notes": EXCLUDED}, True),
+        ("v1.7.4", 2, {}, True),
+        ("latest", 2, {}, True),
+    ],
+)
+def test_older_releases_wait_for_the_volumes_of_a_dead_node(tag, attached, changed, ends):
+    vm = with_long_grace(capi(machine(SHORT, **changed)), release(tag), attached=attached)
+    assert vm.outcome == ("restarts" if ends else "never restarts")
+    assert ("for the 2 volumes that n1 has attached" in vm.reason) is not ends
+    if not ends:
+        assert "nodeVolumeDetachTimeout is not set" in vm.reason
+        assert "exclude-wait-for-node-volume-detach=" in vm.remedy
+        assert "nodeDrainTimeout and nodeVolumeDetachTimeout of Machine machine-n1" in vm.remedy
+
+
+def test_a_pod_that_a_drain_leaves_alone_holds_it_for_no_grace_period():
+    pod, own = ledger(deleted={"minutes": -30})
+    skips = {"labels": LABELS | {"cluster.x-k8s.io/drain": "skip"}}
+    held = lost(capi(machine(SHORT)), release("v1.9.0"), pod, own)
+    assert "for pod vms/ledger-0, whose grace period" in held.reason
+    pod["metadata"] |= skips
+    assert "ledger-0" not in lost(capi(machine(SHORT)), release("v1.9.0"), pod, own).reason
+
+
+@pytest.mark.parametrize(("tag", "ends"), [("v1.7.3", False), ("v1.7.4", True)])
+def test_the_loss_of_a_node_whose_volumes_an_older_release_would_wait_for(tag, ends):
+    items = cluster(vms=[("web", "n1")]) + capi(cluster_api.machine("machine-n1", "n1"))
+    only(items, "Node", "n1")["status"]["volumesAttached"] = [{"name": "csi^1"}]
+    seen = Snapshot(
+        map(Object, [*items, release(tag)]), ["*"], server_version="v1.33.4", time=ago()
+    )
+    (vm,) = outages(Question(nodes=("n1",)), seen).outages[0].vms
+    assert vm.outcome == ("restarts" if ends else "never restarts")
+    assert ("update Cluster API to 1.7.4 or later" in vm.remedy) is not ends

@@ -402,10 +402,10 @@ def _after_time_out(machine: Object, node: str, cluster: Cluster) -> str:
 
 
 _IGNORED: Final = (
-    " It does not wait for pods of this silent node that are being deleted. A nodeDrainTimeout "
-    "would end its wait."
+    " It waits for a pod of this silent node that is being deleted until its grace period is over, "
+    "before Cluster API 1.7.4 for 5 min more. A nodeDrainTimeout would end its wait."
 )
-"""machine_controller.go#drainNode: of an unreachable node it skips those
+"""machine_controller.go#drainNode: of an unreachable node it skips it then
 (SkipWaitForDeleteTimeoutSeconds).
 """
 

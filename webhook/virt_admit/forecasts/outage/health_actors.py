@@ -173,7 +173,7 @@ def _actor(view: WatchingCheck, node: str, loss: Loss) -> Actor:
     made = Actor(node, view.title, remediator)
     deletes = freed_pods.deletes(view, course)
     machine = freed_pods.machine_of(view, node, loss.cluster) if deletes else None
-    if machine is not None and (begun := machine_replacement.deletion(machine, loss)):
+    if machine is not None and (begun := machine_replacement.deletion(machine, node, loss)):
         freed = loss.stopped or freed_pods.freed(view, course, machine, node, loss)
         return _under_way(replace(made, begun=begun), freed, machine, loss)
     if failed := failed_remediations.of_node(check.obj, node, loss.cluster, own):
@@ -198,7 +198,7 @@ def _actor(view: WatchingCheck, node: str, loss: Loss) -> Actor:
     wait = (timeline.patience(check) or 0) // SECOND
     parts = _parts(view, wait, course, freed, loss)
     late = [*failed_remediations.doubts(check.obj, node, loss.cluster)]
-    late += machine_replacement.overdue(machine, view.title, wait, node, loss)
+    late += freed_pods.overdue(machine, view.title, wait, node, loss)
     time, lost = total(parts), find(loss.cluster, kinds.NODE, "", node)
     if check.kind is kinds.NHC:
         late += exclusions.late(check.obj, own, time, loss.cluster)

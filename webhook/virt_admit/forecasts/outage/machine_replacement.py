@@ -1,7 +1,8 @@
 """How the pods of a lost node go when its Machine is deleted: the dead node is drained first.
 
 Budgets are honored and KubeVirt refuses the eviction of VMs that must migrate, so the drain ends
-when the deletion time of these pods has passed: of an unreachable node no other end is awaited.
+when the deletion time of these pods has passed: of an unreachable node no other end is awaited
+(``silent_drains``).
 Sources: openshift/machine-api-operator:pkg/controller/machine/drain_controller.go#drainNode;
 kubernetes-sigs/cluster-api:core/reconcilers/machine/machine_controller.go#drainNode,
 :core/reconcilers/machine/drain/filters.go#shouldSkipPod #drainLabelFilter.
@@ -16,6 +17,8 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import evicted_pods, eviction_policy, pod_budgets
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
+from virt_admit.forecasts.drain.endless import silent_drains
+from virt_admit.forecasts.drain.endless.silent_drains import AwaitedPods
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.outage.loss import Loss
 from virt_admit.forecasts.outage.time_parts import NODE_GONE, Detach, Part, Seconds, detection
@@ -23,12 +26,11 @@ from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, kinds, node_health
 from virt_admit.model.kubernetes.clock import duration
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, NODE, PDB, Kind
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, MACHINE, PDB, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, lifecycle, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.launcher import vm_ledger
-from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.remediation import machine_drain
@@ -65,13 +67,16 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
 
     Of a deletion that has begun the time counts from now.
     """
-    begun = deletion(machine, loss)
+    begun = deletion(machine, node, loss)
+    waits = silent_drains.volumes(machine, node, loss.cluster)
     if machine is not None and begun:
         rest = _rest_of(machine, begun, node, loss)
         if rest is not None:
             return rest
-    elif machine is not None and _is_undrained(machine):
+    elif machine is not None and _is_undrained(machine) and not waits:
         return _freed()
+    if machine is not None and waits:
+        return f"the deletion of Machine {machine.name} waits without a limit {waits}"
     limit = _drain_limit(machine, loss)
     if limit is None and (held := next(_held_for_good(node, loss), None)):
         return (
@@ -100,7 +105,7 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
 # --- a deletion that has begun --------------------------------------------------------------------
 
 
-def deletion(machine: Object | None, loss: Loss) -> str:
+def deletion(machine: Object | None, node: str, loss: Loss) -> str:
     """Return since when a Machine is being deleted, and until when its drain may wait.
 
     Empty: it is not being deleted.
@@ -111,28 +116,10 @@ def deletion(machine: Object | None, loss: Loss) -> str:
     since = f" for {duration(age)}" if age is not None else ""
     ends = now + datetime.timedelta(seconds=left) if left and now is not None else None
     until = f", and its drain ends at {moment(ends, now)} at the latest" if ends is not None else ""
+    held = _awaited(machine, node, loss) if machine_drain.timeout(machine) is None else None
+    if held is not None:
+        until = f", and its drain {held.words}"
     return f"Machine {machine.name} is being deleted{since}{until}"
-
-
-def overdue(machine: Object | None, check: str, wait: int, node: str, loss: Loss) -> Iterator[str]:
-    """Yield that a check should have deleted the Machine of a lost node long ago: what keeps it
-    from that is not known.
-
-    ``wait``: the seconds for which the node must be lost before.
-    """
-    found, now = find(loss.cluster, NODE, "", node), clock.now(loss.cluster)
-    lost = (
-        node_phases.unready_since(found)
-        if found is not None and node_health.silence_now(node, loss.cluster)
-        else None
-    )
-    limit = datetime.timedelta(seconds=wait) + _SETTLED
-    if machine is not None and lost is not None and now is not None and now - lost > limit:
-        since = duration(now - lost)
-        yield (
-            f"why {check} has not deleted Machine {machine.name}, whose node has been lost for "
-            f"{since}"
-        )
 
 
 def _left(machine: Object, loss: Loss) -> int | None:
@@ -148,7 +135,7 @@ def _age(machine: Object, loss: Loss) -> datetime.timedelta | None:
     return clock.since(machine.metadata["deletionTimestamp"].text, loss.cluster)
 
 
-_SETTLED: Final = datetime.timedelta(minutes=10)
+SETTLED: Final = datetime.timedelta(minutes=10)
 """Owners of hooks act within minutes, and volumes of pods that are gone are detached within six."""
 _SLOW: Final = datetime.timedelta(minutes=30)
 """After that a deletion takes longer than a drain and the end of an instance."""
@@ -166,13 +153,21 @@ def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | 
             f"whether its owner removes hook {names(hooks, 120)} of Machine {machine.name}"
         )
     left = _left(machine, loss)
-    if machine_drain.is_drained(machine) or _is_undrained(machine) or left == 0:
+    silent = node_health.silence_now(node, loss.cluster)
+    waits = silent_drains.volumes(machine, node, loss.cluster) if silent else ""
+    if machine_drain.is_drained(machine):
         return _ending(machine, begun, loss)
-    if not node_health.silence_now(node, loss.cluster):
+    if _is_undrained(machine) or left == 0:
+        return _without_limit(begun, waits) or _ending(machine, begun, loss)
+    if not silent:
         return None
-    held = list(_holding(node, loss))
-    if not held:
+    held, awaited = list(_holding(node, loss)), _awaited(machine, node, loss)
+    if waits and not held:
+        return _without_limit(begun, waits)
+    if not held and awaited is None:
         return _ending(machine, begun, loss)
+    if not held and awaited is not None:
+        left = min(awaited.left, awaited.left if left is None else left)
     if left is not None:
         return FreedPods(Seconds(left, None), NODE_GONE, Detach.FORCED)
     if certain := [each for each in held if each.certain]:
@@ -185,6 +180,21 @@ def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | 
         f"whether the drain of Machine {machine.name} ends: pod {held[0].pod.full_name}: "
         f"{held[0].why}"
     )
+
+
+def _without_limit(begun: str, waits: str) -> str:
+    return f"{begun}, and its deletion then waits without a limit {waits}" if waits else ""
+
+
+def _awaited(machine: Object, node: str, loss: Loss) -> AwaitedPods | None:
+    """Return the pods that are being deleted and hold the drain of a dead node now."""
+    if _is_undrained(machine) or _hooks(machine)[1]:
+        return None
+
+    def refused(pod: Object) -> bool:
+        return _held_vm(pod, loss) is not None
+
+    return silent_drains.awaited(_evicted(node, loss), machine, node, refused, loss.cluster)
 
 
 def _ending(machine: Object, begun: str, loss: Loss) -> FreedPods:
@@ -213,7 +223,7 @@ def _hooks(machine: Object) -> tuple[str, tuple[str, ...]]:
 def _hook(machine: Object, loss: Loss) -> str:
     """Return the hooks that a Machine waits for without a limit; empty: none, or not long yet."""
     (step, hooks), age = _hooks(machine), _age(machine, loss)
-    if not hooks or age is None or age < _SETTLED:
+    if not hooks or age is None or age < SETTLED:
         return ""
     return f"waits for the {step} hook {names(hooks, 120)}, which no time-out ends"
 
@@ -226,7 +236,7 @@ def _volumes(machine: Object, loss: Loss) -> str:
     (machine_controller.go#shouldWaitForNodeVolumes).
     """
     age = clock.since(machine_drain.volume_wait(machine), loss.cluster)
-    if age is None or age < _SETTLED or machine_drain.detach_timeout(machine) is not None:
+    if age is None or age < SETTLED or machine_drain.detach_timeout(machine) is not None:
         return ""
     why = machine_drain.no_timeout(machine, "nodeVolumeDetachTimeout")
     return (
@@ -243,8 +253,11 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
     if _hook(machine, loss):
         return typed("ask the owner of the hook why it stays", about("describe", machine, kind))
     if machine.deleted and _volumes(machine, loss):
-        return f"set nodeVolumeDetachTimeout of {machine_drain.limited_by(machine)}"
+        return f"set nodeVolumeDetachTimeout of {silent_drains.limited_by(machine, loss.cluster)}"
     if not (machine.deleted and node_health.silence_now(node, loss.cluster)):
+        if silent_drains.volumes(machine, node, loss.cluster):
+            of = machine_drain.limited_by(machine)
+            return f"set nodeVolumeDetachTimeout of {of}, or {silent_drains.UPDATE}"
         held = _drain_timeout(machine, loss.cluster) is None and next(
             _held_for_good(node, loss), None
         )
@@ -259,15 +272,19 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
                 f"{held.remedy[:1].lower()}{held.remedy[1:]}"
             )
         return ""
-    return _undrain(machine, kind, node)
+    return _undrain(machine, kind, node, loss)
 
 
-def _undrain(machine: Object, kind: Kind, node: str) -> str:
+def _undrain(machine: Object, kind: Kind, node: str, loss: Loss) -> str:
     limited = kind is CAPI_MACHINE
+    of = silent_drains.limited_by(machine, loss.cluster)
+    waits = limited and silent_drains.volumes(machine, node, loss.cluster)
+    fields = "nodeDrainTimeout and nodeVolumeDetachTimeout" if waits else "nodeDrainTimeout"
+    notes = (f"{_UNDRAINED[kind]}=", *((f"{silent_drains.NOT_AWAITED}=",) if waits else ()))
     return typed(
         f"as a decision, confirm that {node} is powered off, then end the drain of its Machine",
-        about("annotate", machine, kind, f"{_UNDRAINED[kind]}="),
-        f"or set nodeDrainTimeout of {machine_drain.limited_by(machine)}" if limited else "",
+        about("annotate", machine, kind, *notes),
+        f"or set {fields} of {of}" if limited else "",
     )
 
 
@@ -292,10 +309,9 @@ def _holding(node: str, loss: Loss) -> Iterator[HeldPod]:
     """Yield the pods for which a drain that runs waits: their eviction is refused,
     and nothing else deletes them.
 
-    Of an unreachable node no end of a pod is awaited that is being deleted.
+    Of an unreachable node no pod is here that is being deleted (``_awaited``).
     """
-    found = find(loss.cluster, NODE, "", node)
-    unreachable = found is None or found.condition("Ready")["status"].text == "Unknown"
+    found, unreachable = silent_drains.unreachable(node, loss.cluster)
     lost = node_phases.unready_since(found) if found is not None else None
     silent = (clock.elapsed(lost, loss.cluster) or datetime.timedelta()).total_seconds()
     for pod in _evicted(node, loss):
@@ -397,12 +413,13 @@ def _drain_end(refusing: Sequence[Object], node: str, loss: Loss) -> int | None:
     if loss.taint_delay(node) is None:
         return None
     stays = [tolerated(vmi, TOLERATED) for vmi in refusing]
+    late = int(silent_drains.late(loss.cluster).total_seconds())
     ends = [
         seconds + vmis.grace_seconds(vmi) + _LAUNCHER_GRACE
         for vmi, seconds in zip(refusing, stays, strict=True)
         if seconds is not None
     ]
-    return detection(loss).low + max(ends) + 1 if len(ends) == len(stays) else None
+    return detection(loss).low + max(ends) + late if len(ends) == len(stays) else None
 
 
 def _perhaps_first(node: str, loss: Loss) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.drain import launcher_pods, pod_evictions, selection
 from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.endless import silent_drains
 from virt_admit.forecasts.drain.guests import ending_guests
 from virt_admit.forecasts.drain.starting import starting_guests
 from virt_admit.forecasts.outage import health_actors, loss, lost_vms, start_capacity, time_parts
@@ -35,13 +36,13 @@ from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, did_you_mean, names
-from virt_admit.model.remediation import fence_taints, machine_drain
+from virt_admit.model.remediation import fence_taints
 from virt_admit.model.scheduler.resources import MEMORY, PODS, show
 
 READS: Final[Reads] = union(
     coverage.READS,
     check_controllers.READS,
-    machine_drain.READS,
+    silent_drains.READS,
     pod_evictions.READS,
     pod_security.READS,
     fates.READS,

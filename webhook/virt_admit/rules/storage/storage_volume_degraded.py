@@ -1,4 +1,4 @@
-"""A volume of Longhorn stays degraded, as no node takes a further replica.
+"""A volume of Longhorn stays degraded, as no node takes a further replica or none is rebuilt.
 
 **Why.** The volume works, with fewer copies of its data than it asks for. The loss of one more node
 may end its guest, Harvester drains no node for an upgrade, and Longhorn before 1.10.2 attaches no
@@ -6,7 +6,8 @@ copy of a volume before that copy is healthy.
 
 **Fix.** Let the node that the finding names take replicas again, or give Longhorn a further node or
 disk. Where fewer nodes store replicas than a volume asks for, set its ``numberOfReplicas`` to what
-it has, as a decision.
+it has, as a decision. Where new replicas hold the rebuild slots of one another, raise
+``concurrent-replica-rebuild-per-node-limit``.
 
 Volumes whose replicas are being rebuilt are not reported, and those that lack the replica of a
 cordoned node only after a day.
@@ -15,6 +16,7 @@ cordoned node only after a day.
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.drain.targets import rebuild_slots
 from virt_admit.forecasts.placement.components.longhorn import unfinished_clones, unplaced_replicas
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.kinds import LONGHORN_VOLUME
@@ -29,7 +31,12 @@ _MAINTENANCE: Final = timedelta(days=1)
 
 @rule(
     kinds=(LONGHORN_VOLUME,),
-    reads=union(clock.READS, unfinished_clones.READS),
+    reads=union(
+        clock.READS,
+        rebuild_slots.READS,
+        unfinished_clones.READS,
+        {LONGHORN_VOLUME: ("status.lastDegradedAt",)},
+    ),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     at_admission=False,
@@ -42,6 +49,8 @@ _MAINTENANCE: Final = timedelta(days=1)
 def check(volume: Object, context: Context) -> Findings:
     cluster, scheduled = context.cluster, volume.condition("Scheduled")
     found = unplaced_replicas.of(volume, cluster)
+    if found is None:
+        yield from _without_slot(volume, context)
     since = scheduled["lastTransitionTime"].text
     patience = _MAINTENANCE if found is not None and found.maintained else _PATIENCE
     if found is None or not clock.has_lasted(since, patience, cluster):
@@ -57,3 +66,22 @@ def check(volume: Object, context: Context) -> Findings:
         f"it stays degraded: {found.why}.",
     )
     yield Finding(path, message, value=volume.name, command=command_of(found.remedy))
+
+
+def _without_slot(volume: Object, context: Context) -> Findings:
+    """Yield that no replica of a degraded volume is rebuilt, and none will be."""
+    cluster, status = context.cluster, volume["status"]
+    since = status["lastDegradedAt"].text
+    degraded = status["state"].text == "attached" and status["robustness"].text == "degraded"
+    held = rebuild_slots.waits([volume], cluster) if degraded else None
+    if held is None or not held.remedy or not clock.has_lasted(since, _PATIENCE, cluster):
+        return
+    path = volume.metadata["name"].path
+    advice = ended(advice_of(held.remedy).partition(" (kubectl")[0])
+    message = check.first_that_fits(
+        path,
+        f"it stays degraded: {held.why}. {advice}",
+        f"it stays degraded: {held.brief}. {advice}",
+        f"it stays degraded: {held.brief}.",
+    )
+    yield Finding(path, message, value=volume.name, command=command_of(held.remedy))

@@ -19,8 +19,8 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     Way,
     is_schedulable,
 )
-from virt_admit.forecasts.drain.targets import rebuilt_volumes
-from virt_admit.forecasts.placement.components.longhorn import longhorn_copies
+from virt_admit.forecasts.drain.targets import rebuild_slots, rebuilt_volumes
+from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, unplaced_replicas
 from virt_admit.model.commands import typed
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.kinds import (
@@ -39,8 +39,10 @@ READS: Final[Reads] = union(
     clock.READS,
     waiting_pods.READS,
     updaters.READS,
+    rebuild_slots.READS,
     rebuilt_volumes.READS,
     longhorn_copies.READS,
+    unplaced_replicas.READS,
     node_health.READS,
     {
         LONGHORN_ENGINE: ("spec.nodeID", "status.ownerID"),
@@ -73,7 +75,19 @@ def answer(reason: str, volumes: Sequence[Object], eviction: PodEviction) -> Ope
         return OperatorAnswer(
             Way.WAITS, f"{reason}, and {names(dict.fromkeys(built), 160)}", passes=True
         )
-    return OperatorAnswer(Way.NOW, reason, capital(_WAIT))
+    held = rebuild_slots.waits(volumes, eviction.cluster)
+    if held is None:
+        return _unplaced(reason, volumes, eviction)
+    return OperatorAnswer(Way.NOW, f"{reason}, and {held.why}", capital(held.remedy or _WAIT))
+
+
+def _unplaced(reason: str, volumes: Sequence[Object], eviction: PodEviction) -> OperatorAnswer:
+    """Return that a copy is waited for, or why no node takes one of the first such volume."""
+    every = (unplaced_replicas.of(each, eviction.cluster) for each in volumes)
+    short = next((each for each in every if each is not None), None)
+    if short is None:
+        return OperatorAnswer(Way.NOW, reason, capital(_WAIT))
+    return OperatorAnswer(Way.NOW, f"{reason}, and {short.why}", capital(short.remedy or _WAIT))
 
 
 _WAIT: Final = "wait until Longhorn has rebuilt a copy on another node that is not cordoned."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.forecasts.outage import machine_replacement
@@ -13,11 +15,13 @@ from virt_admit.forecasts.remediation.first_remediator import FirstRemediator
 from virt_admit.forecasts.remediation.remediation_steps import Step
 from virt_admit.forecasts.remediation.unwatched import lonely_agents
 from virt_admit.model import machine_nodes
-from virt_admit.model.kubernetes import kinds
+from virt_admit.model.kubernetes import clock, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.units import SECOND
 from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.lookups import find
+from virt_admit.model.node_updates import node_phases
 from virt_admit.model.problems import Problem
 from virt_admit.model.remediation import remediators
 
@@ -94,3 +98,24 @@ def machine_of(view: WatchingCheck, node: str, cluster: Cluster) -> Object | Non
         return view.nodes.get(node)
     known = cluster.known(kinds.MACHINE)
     return next((each for each in known if machine_nodes.node_name(each, cluster) == node), None)
+
+
+def overdue(machine: Object | None, check: str, wait: int, node: str, loss: Loss) -> Iterator[str]:
+    """Yield that a check should have deleted the Machine of a lost node long ago: what keeps it
+    from that is not known.
+
+    ``wait``: the seconds for which the node must be lost before.
+    """
+    found, now = find(loss.cluster, kinds.NODE, "", node), clock.now(loss.cluster)
+    lost = (
+        node_phases.unready_since(found)
+        if found is not None and node_health.silence_now(node, loss.cluster)
+        else None
+    )
+    limit = datetime.timedelta(seconds=wait) + machine_replacement.SETTLED
+    if machine is not None and lost is not None and now is not None and now - lost > limit:
+        since = clock.duration(now - lost)
+        yield (
+            f"why {check} has not deleted Machine {machine.name}, whose node has been lost for "
+            f"{since}"
+        )
