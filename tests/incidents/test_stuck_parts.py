@@ -328,3 +328,34 @@ def test_disks_without_a_slot_are_counted_in_the_first_lines(ask):
     assert "its guest lacks 1 disk, see Volumes" in said
     assert 'the guest lacks it: libvirt says "No more available PCI slots"' in said
     assert "describe persistentvolumeclaim data" not in said
+
+
+@pytest.mark.parametrize(
+    ("more", "plugs"),
+    [({}, True), ({"shareable": True}, False)],
+    ids=["plain", "more than virtctl tells"],
+)
+def test_a_disk_whose_serial_is_too_long_is_plugged_again_with_a_shorter_one(ask, more, plugs):
+    """kubevirt/kubevirt#18734."""
+    items = hotplugged("MountedToPod")
+    vmi, serial = (
+        find(items, "VirtualMachineInstance", "db"),
+        "archive-log-of-the-third-quarter-disk-001",
+    )
+    data = {"name": "data", "disk": {"bus": "scsi"}, "serial": serial, "cache": "none", **more}
+    vmi["spec"]["domain"].setdefault("devices", {})["disks"] = [data]
+    said = ask(items, "explain", "vm/db")
+    assert (
+        "the guest lacks it: its pod hp-volume-db has run for 33 min (phase MountedToPod), but "
+        "QEMU refuses a serial longer than 36 characters on bus scsi, and "
+        f"spec.domain.devices.disks[0].serial of the VMI has 41: {serial}"
+    ) in said
+    assert "wait until its pod hp-volume-db is gone, and plug it again with a serial of at" in said
+    assert "virtctl removevolume db --volume-name=data" in said
+    again = "addvolume db --volume-name=data --serial=ve-log-of-the-third-quarter-disk-001"
+    assert (f"{again} --cache=none" in said) is plugs
+    assert ("addvolume" in said) is plugs
+    data["serial"] = serial[:36]
+    short = ask(items, "explain", "vm/db")
+    assert "but the launcher does not add it to the guest (phase MountedToPod)" in short
+    assert "addvolume" not in short

@@ -165,6 +165,31 @@ def test_an_import_without_hyperconverged():
     )
 
 
+@pytest.mark.parametrize(
+    ("driver", "least", "command"),
+    [
+        (
+            "nfs.csi.k8s.io",
+            "above 600M and above the size of the image, which the pages that wait to be written "
+            "to NFS (StorageClass nfs) reach on some kernels",
+            "kubectl edit cdi cdi",
+        ),
+        ("rbd.csi.ceph.com", "above 600M, such as 2G", "kubectl patch cdi cdi --type=merge"),
+    ],
+)
+def test_an_upload_is_repeated_and_needs_room_for_its_image_on_nfs(driver, least, command):
+    """kubevirt/containerized-data-importer#3557."""
+    uploads = pod("cdi-upload-prime-u1", "prime-u1", limit="600M")
+    items = uploads, claim("prime-u1", "u2"), {**STORAGE, "provisioner": driver}, cdi()
+    remedy = problem(*items, source={"upload": {}}).remedy
+
+    assert f"of CDI cdi, {least}: {command}" in remedy
+    assert remedy.endswith("-n shop), and repeat the upload, which does not go on by itself")
+    imported = problem(*items, source={"http": {}}).remedy
+    assert "above 600M, such as 2G: kubectl patch" in imported
+    assert "upload, which" not in imported
+
+
 @pytest.mark.parametrize(("image", "stops"), [("shop/root", True), ("shop/other", False)])
 def test_the_image_of_an_upgrade_needs_a_new_claim_too(image, stops):
     upgrade = obj(

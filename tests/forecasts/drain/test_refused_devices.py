@@ -110,6 +110,44 @@ def test_a_volume_is_refused_for_its_own_disk(bus, said, told):
 
 
 @pytest.mark.parametrize(
+    ("data", "said", "release", "outdated", "told"),
+    [
+        (disk("data", serial=LONG), "", "v1.5.0", False, True),
+        (disk("data", serial=LONG), f"command 'device_add': {SERIAL}", "v1.4.0", True, True),
+        (disk("data", serial=LONG[:36]), "", "v1.8.0", False, False),
+        (disk("data"), "", "v1.8.0", False, False),
+        (disk("data", "virtio", LONG), "", "v1.8.0", False, False),
+        ({"name": "data", "lun": {"bus": "scsi"}, "serial": LONG}, "", "v1.8.0", False, False),
+        (disk("data", serial=LONG), "another error", "v1.8.0", False, False),
+        (disk("data", serial=LONG), "", "v1.4.0", False, False),
+        (disk("data", serial=LONG), "", "", False, False),
+        (disk("data", serial=LONG), "", "v1.8.0", True, False),
+    ],
+)
+def test_a_long_serial_is_known_by_the_error_or_by_the_release(data, said, release, outdated, told):
+    vmi, vm = objects(disk("root", serial=LONG), data, plugged=("data",))
+    vmi.data["status"]["phase"] = "Running"
+    if outdated:
+        vmi.data["metadata"]["labels"] = {"kubevirt.io/outdatedLauncherImage": ""}
+    cluster = Snapshot([vm, kubevirt(release)], ["*"])
+    assert (refused_devices.long_serial(vmi, "data", said, cluster) is not None) is told
+    vmi.data["status"]["phase"] = "Scheduled"
+    assert refused_devices.long_serial(vmi, "data", said, cluster) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "shorter"),
+    [(f"a{LONG}", ""), (LONG[:36], LONG[-36:].lstrip("-")), (None, LONG[-36:].lstrip("-"))],
+    ids=["same end", "same begin", "none"],
+)
+def test_no_serial_of_another_disk_is_proposed(other, shorter):
+    vmi, vm = objects(disk("root", serial=other), disk("data", serial=LONG), plugged=("data",))
+    vmi.data["status"]["phase"] = "Running"
+    found = refused_devices.long_serial(vmi, "data", SERIAL, Snapshot([vm], ["*"]))
+    assert found.shorter == shorter
+
+
+@pytest.mark.parametrize(
     ("alias", "words"),
     [
         ("ua-data", "disk data (bus scsi) in spec.template.spec.domain.devices.disks[0]"),

@@ -1,7 +1,8 @@
 """Devices of a guest that QEMU or libvirt refuses, each with its field in the VM and the value.
 
 - A serial of a SCSI disk: QEMU once showed the guest its first 36 characters, and refuses a longer
-  one since (qemu/qemu:hw/scsi/scsi-disk.c#scsi_realize; kubevirt/kubevirt#13858).
+  one since 9.1 (qemu/qemu:hw/scsi/scsi-disk.c#scsi_realize; kubevirt/kubevirt#13858). Bus virtio
+  cuts it, and KubeVirt gives a LUN none (:pkg/virt-launcher/virtwrap/converter/storage/disk.go).
 - Hotplugged disks on bus virtio: each takes a PCIe slot, and the guest has those that were free
   when it started. On bus scsi one controller takes all. KubeVirt kept four slots less its
   interfaces up to 1.5, and 3 to 16 since (kubevirt/kubevirt:pkg/virt-launcher/virtwrap/
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.model.commands import about, json_patch, kubectl, typed, virtctl
@@ -25,14 +26,17 @@ from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
 from virt_admit.model.kubevirt.settings import versions
-from virt_admit.model.kubevirt.settings.versions import Feature
+from virt_admit.model.kubevirt.settings.versions import Feature, Version
 from virt_admit.model.messages import count, names
 from virt_admit.model.problems import Problem, ProblemCause
 
 READS: Final[Reads] = union(
     changed_disks.READS,
     restart_guard.READS,
-    {VM: ("spec.template",), VMI: ("spec", "status.phase", "status.volumeStatus")},
+    {
+        VM: ("spec.template",),
+        VMI: (f"metadata.labels.{vmis.OUTDATED}", "spec", "status.phase", "status.volumeStatus"),
+    },
 )
 _SERIAL: Final = re.compile(r"The serial number can't be longer than (\d{1,4}) characters")
 _SLOTS: Final = re.compile(r"(?:internal error: )?No more available PCIe? slots")
@@ -43,6 +47,17 @@ _ALIAS: Final = re.compile(
 _LISTS: Final = ("disks", "interfaces", "hostDevices", "gpus", "filesystems", "inputs")
 _TYPES: Final = ("disk", "lun", "cdrom")
 _SHOWN: Final = 60
+_LONGEST_SERIAL: Final = 36
+_REFUSES_LONG: Final = Version(1, 5)
+
+
+class LongSerial(NamedTuple):
+    """A serial of a hotplugged disk that QEMU refuses."""
+
+    field: Field
+    limit: int
+    shorter: str
+    """One that it takes; empty: another disk may have it."""
 
 
 def of(vmi: Object, said: str, cluster: Cluster) -> Problem | None:
@@ -92,6 +107,41 @@ def of_volume(vmi: Object, volume: str, said: str, cluster: Cluster) -> Problem 
     if limit is not None and _disk(vmi, volume) not in _too_long(vmi, int(limit[1]), bus):
         return None
     return of(vmi, said, cluster) if limit is not None or _SLOTS.search(said) else None
+
+
+def long_serial(vmi: Object, volume: str, said: str, cluster: Cluster) -> LongSerial | None:
+    """Return the serial for which QEMU does not take a hotplugged disk into a guest that runs;
+    None: that is not known.
+
+    ``said``: why its spec is not applied; empty where virt-launcher alone logs that
+    (kubevirt/kubevirt#18734), so that its QEMU has to be new enough.
+    """
+    disk, told = _disk(vmi, volume), _SERIAL.search(said)
+    if told is None and (said or not _refuses_long(vmi, cluster)):
+        return None
+    limit = int(told[1]) if told is not None else _LONGEST_SERIAL
+    serial, runs = disk["serial"].text or "", vmi.at("status", "phase").text == "Running"
+    if len(serial) <= limit or disk["disk"]["bus"].text != "scsi" or not runs:
+        return None
+    others = vms.vmi_spec(vmi).at("domain", "devices", "disks").items()
+    taken = {
+        _end(each["serial"].text or "", limit) for each in others if each["name"].text != volume
+    }
+    shorter = _end(serial, limit)
+    return LongSerial(disk["serial"], limit, "" if shorter in taken else shorter)
+
+
+def _end(serial: str, limit: int) -> str:
+    """Return the end of a serial, in which names of volumes differ more often."""
+    return serial[-limit:].lstrip("-_.+ ")
+
+
+def _refuses_long(vmi: Object, cluster: Cluster) -> bool:
+    """Return whether the QEMU of a VMI is known to be one that refuses a long serial: that of
+    KubeVirt 1.5 and later is 9.1 at least (kubevirt/kubevirt:hack/rpm-deps.sh).
+    """
+    release = versions.kubevirt_version(cluster)
+    return release is not None and release >= _REFUSES_LONG and vmis.OUTDATED not in vmi.labels
 
 
 def _device(vmi: Object, name: str) -> Field | None:

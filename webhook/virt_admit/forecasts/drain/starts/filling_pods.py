@@ -133,7 +133,8 @@ def killed(disk: Object, pods: Sequence[Object], begin: str, cluster: Cluster) -
                 f"137){times}"
             )
             then = _begin_again(disk, pod, cluster)
-            remedy = _raise_limit(limit, then, cluster) if limit else _free_memory(pod)
+            least = _whole_image(disk, pod, cluster)
+            remedy = _raise_limit(limit, least, then, cluster) if limit else _free_memory(pod)
             brief = f"pod {pod.name} was {_KILLED} {at}"
             return Problem(f"{begin}: {why}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
     return None
@@ -230,13 +231,38 @@ def _begin_again(disk: Object, pod: Object, cluster: Cluster) -> str:
             f"is left there makes a further attempt fail ({ends}), and start it again"
         )
     delete = shell("kubectl", "delete", "pod", argument(pod.name), "-n", pod.namespace)
-    return f"let CDI make this pod again with it ({delete})"
+    repeat = ", and repeat the upload, which does not go on by itself" if _is_upload(disk) else ""
+    return f"let CDI make this pod again with it ({delete}){repeat}"
 
 
-def _raise_limit(limit: str, then: str, cluster: Cluster) -> str:
+def _is_upload(disk: Object) -> bool:
+    return disk.at("spec", "source", "upload").is_map
+
+
+def _whole_image(disk: Object, pod: Object, cluster: Cluster) -> str:
+    """Return that an upload to NFS may need a limit above the size of the image; empty: it goes
+    elsewhere.
+
+    Source: issue kubevirt/containerized-data-importer#3557.
+    """
+    if not _is_upload(disk):
+        return ""
+    claims = (find(cluster, PVC, pod.namespace, name) for name in claim_names(pod))
+    for claim in claims:
+        if claim is not None and "nfs" in _provisioner(claim, cluster):
+            named = claim.at("spec", "storageClassName").text
+            return (
+                " and above the size of the image, which the pages that wait to be written to NFS "
+                f"(StorageClass {named}) reach on some kernels"
+            )
+    return ""
+
+
+def _raise_limit(limit: str, least: str, then: str, cluster: Cluster) -> str:
     """Return how to give the pods of CDI more memory.
 
-    What an administrator writes into CDI, HyperConverged reverts. ``then``: the step after that.
+    What an administrator writes into CDI, HyperConverged reverts. ``least``: how much more, which
+    no value tells; ``then``: the step after that.
     """
     hco = configuration.known_or_none(configuration.hyperconverged, cluster)
     cdi = next(iter(cluster.known(CDI)), None)
@@ -248,12 +274,13 @@ def _raise_limit(limit: str, then: str, cluster: Cluster) -> str:
         path, title, owner, kind, also = _OF_CDI_OBJECT, "CDI", cdi, CDI, ""
     else:
         field = f"{'.'.join(_OF_CDI_OBJECT)}.limits.memory of CDI"
-        return f"raise {field} above {limit} (or in HyperConverged, if one writes the CDI object)"
-    more = _ENOUGH if limit == _DEFAULT else _twice(limit)
+        also = "(or in HyperConverged, if one writes the CDI object)"
+        return f"raise {field} above {limit}{least} {also}; then {then}"
+    more = "" if least else _ENOUGH if limit == _DEFAULT else _twice(limit)
     example = f", such as {more}" if more else ""
     words = (
         f"raise {'.'.join(path)}.limits.memory of {title} {owner.name}{also}, above "
-        f"{limit}{example}"
+        f"{limit}{least}{example}"
     )
     data = nested((*path, "limits", "memory"), more)
     return typed(

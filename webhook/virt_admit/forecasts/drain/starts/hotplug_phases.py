@@ -6,7 +6,7 @@ guest has it); on the way back UnMountedFromPod and Detaching. A phase has no ti
 late by the age of the pod. KubeVirt refuses no migration because of a phase. Sources:
 kubevirt/kubevirt:pkg/virt-controller/watch/vmi/storage.go#processHotplugVolumeStatus
 #updateVolumeStatus, :pkg/virt-handler/vm.go#updateHotplugVolumeStatus, pull requests
-kubevirt/kubevirt#16159, #17139 and #18044.
+kubevirt/kubevirt#16159, #17139, #18044 and #18734.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.guests import refused_devices, restart_guard
+from virt_admit.forecasts.drain.guests.refused_devices import LongSerial
 from virt_admit.forecasts.drain.starts import unattached_volumes
 from virt_admit.forecasts.drain.starts.storage import ended_launchers, provisioners
 from virt_admit.forecasts.drain.states import (
@@ -139,13 +140,43 @@ def _unfinished(vmi: Object, volume: str, claim: str, cluster: Cluster) -> Probl
         reason = f"{LACKS}: {since}, but virt-handler on {node} does not mount it (phase {phase})"
         return _of(reason, "see what virt-handler logs about it", virt_handlers.logs(cluster, node))
     if phase == MOUNTED:
-        refused = refused_devices.of_volume(vmi, volume, stuck_starts.unsynchronized(vmi), cluster)
+        said = stuck_starts.unsynchronized(vmi)
+        serial = refused_devices.long_serial(vmi, volume, said, cluster)
+        if serial is not None:
+            return _with_long_serial(vmi, status, claim, since, serial, cluster)
+        refused = refused_devices.of_volume(vmi, volume, said, cluster)
         if refused is not None:
             return _of(f"{LACKS}: {refused.reason}", refused.remedy)
         launcher = _launcher(vmi, cluster)
         reason = f"{LACKS}: {since}, but the launcher does not add it to the guest (phase {phase})"
         return _of(reason, "see what its launcher logs about it", _logs_of_launcher(launcher))
     return None
+
+
+def _with_long_serial(
+    vmi: Object, status: Field, claim: str, since: str, serial: LongSerial, cluster: Cluster
+) -> Problem:
+    """Return that QEMU refuses the serial of a disk. ``virtctl addvolume`` takes the name of the
+    volume where none is given.
+    """
+    volume, value, limit = status["name"].text or "", serial.field.text or "", serial.limit
+    own = " (the name of the volume)" if value == volume else ""
+    reason = (
+        f"{LACKS}: {since} (phase {MOUNTED}), but QEMU refuses a serial longer than {limit} "
+        f"characters on bus scsi, and {serial.field.path} of the VMI has {len(value)}: "
+        f"{cut_middle(value, _LONGEST)}{own}"
+    )
+    again = unattached_volumes.plug(vmi, volume, claim, serial.shorter, cluster)
+    words = (
+        f"unplug it, wait until its pod {status.at('hotplugVolume', 'attachPodName').text} is "
+        f"gone, and plug it again with a serial of at most {limit} characters"
+    )
+    unplug = unattached_volumes.unplug(vmi, volume, cluster)
+    return Problem(
+        reason,
+        typed(words, unplug, f"then plug it again: {again}" if again else ""),
+        ProblemCause.NOT_REPORTED,
+    )
 
 
 def _lost_pod(vmi: Object, status: Field, claim: str, cluster: Cluster) -> Problem | None:

@@ -264,19 +264,33 @@ def unplug(vmi: Object, volume: str, cluster: Cluster) -> str:
     the VM (watch/vm/vm.go#handleDeclarativeVolumeHotplug). virtctl does so without ``--persist``
     from 1.8 on.
     """
+    where = *_persist(vmi, volume, cluster), "-n", vms.namespace_of(vmi)
+    return shell("virtctl", "removevolume", argument(vmi.name), f"--volume-name={volume}", *where)
+
+
+def plug(vmi: Object, volume: str, claim: str, serial: str, cluster: Cluster) -> str:
+    """Return the command that plugs a disk on bus scsi with a serial, as it is in the VMI; empty:
+    ``virtctl addvolume`` cannot tell all of it, or no serial is known.
+
+    Source: kubevirt/kubevirt:pkg/virtctl/vm/add_volume.go#addVolume.
+    """
+    disk = vms.vmi_spec(vmi).at("domain", "devices", "disks").named(volume)
+    if not serial or set(disk.map) - _PLUGGABLE or set(disk["disk"].map) - {"bus"}:
+        return ""
+    cache = disk["cache"].text
+    options = (f"--serial={serial}", *((f"--cache={cache}",) if cache else ()))
+    where = *_persist(vmi, volume, cluster), "-n", vms.namespace_of(vmi)
+    named = f"--volume-name={claim}"
+    return shell("virtctl", "addvolume", argument(vmi.name), named, *options, *where)
+
+
+_PLUGGABLE: Final = frozenset({"cache", "disk", "name", "serial"})
+
+
+def _persist(vmi: Object, volume: str, cluster: Cluster) -> tuple[str, ...]:
     vm = vmis.known_vm(vmi, cluster)
     named = vm is not None and vms.vmi_spec(vm)["volumes"].named(volume).present
-    persist = ("--persist",) if named and not versions.has_release(cluster, _PERSISTS) else ()
-    namespace = vms.namespace_of(vmi)
-    return shell(
-        "virtctl",
-        "removevolume",
-        argument(vmi.name),
-        f"--volume-name={volume}",
-        *persist,
-        "-n",
-        namespace,
-    )
+    return ("--persist",) if named and not versions.has_release(cluster, _PERSISTS) else ()
 
 
 _PERSISTS: Final = Version(1, 8)
