@@ -4,14 +4,16 @@
 that does not report keeps its old one. VMs run on, and KubeVirt stays ``Progressing`` and
 ``Degraded``: these say only that the update is under way. It replaces nothing before a Job has
 written its install strategy. The pod of that Job, virt-api and virt-controller demand a
-control-plane node unless ``spec.infra.nodePlacement`` is set. It fails again and again where its
-ClusterRole is that of another release, so that it may not write the roles of its own.
+control-plane node unless ``spec.infra.nodePlacement`` is set. It waits for each Deployment that it
+manages, also for one that a release brings, such as virt-template of 1.9, whose image a registry
+may lack. It fails again and again where its ClusterRole is that of another release, so that it may
+not write the roles of its own.
 
 **Fix.** Bring the node back. If it stays away, make sure that it is off, and delete its Machine, or
 else its Node: the update then goes on by itself. Do not edit the DaemonSet: virt-operator sets it
 back. Where no node has what the pod of the Job demands, set ``spec.infra.nodePlacement``, then
-delete the Job: virt-operator creates it again. Apply the whole manifest of the operator, not only
-the image of its Deployment.
+delete the Job: virt-operator creates it again. Put a missing image into the registry. Apply the
+whole manifest of the operator, not only the image of its Deployment.
 """
 
 from virt_admit.forecasts.drain.control import kubevirt_updates
@@ -32,6 +34,7 @@ from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency,
     sources=(
         "kubevirt/kubevirt:pkg/virt-operator/resource/apply/apps.go#processCanaryUpgrade",
         "kubevirt/kubevirt:pkg/virt-operator/kubevirt.go#loadInstallStrategy",
+        "kubevirt/kubevirt:pkg/virt-operator/util/readycheck.go#DeploymentIsReady",
         "kubernetes/kubernetes:pkg/registry/rbac/validation/rule.go#ConfirmNoEscalation",
     ),
 )

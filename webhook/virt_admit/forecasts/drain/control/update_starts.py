@@ -1,37 +1,54 @@
-"""Pods with which an update of KubeVirt begins, and that do not start.
+"""Pods of the new release that do not start, for which an update of KubeVirt waits.
 
 virt-operator makes a Job that writes the install strategy of the new release, waits for it without
 end, also where it has failed, and replaces no component before. The Job and the components are
 placed by ``spec.infra.nodePlacement``. Where that is not set, they demand a control-plane node,
-which a cluster whose control plane runs elsewhere does not have. Sources:
+which a cluster whose control plane runs elsewhere does not have.
+
+The update ends once each Deployment that virt-operator manages has a ready pod of the new release
+and no running one of another: also those that the release brings, such as virt-template of 1.9,
+whose images a mirror may lack. Sources:
 kubevirt/kubevirt:pkg/virt-operator/kubevirt.go#loadInstallStrategy,
+:pkg/virt-operator/resource/apply/reconcile.go#Sync #virtTemplateDeploymentEnabled,
+:pkg/virt-operator/util/readycheck.go#DeploymentIsReady,
 :pkg/virt-operator/strategy_job.go#generateInstallStrategyJob,
 :pkg/virt-operator/resource/placement/placement.go#InjectPlacementMetadata, issue 12390.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components import broken_pods
+from virt_admit.forecasts.placement.components import broken_pods, unpullable_images
 from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
-from virt_admit.model.commands import about, typed
+from virt_admit.model.commands import about, kubectl, merge_patch, nested, typed
 from virt_admit.model.evidence import lost_pins
 from virt_admit.model.evidence.lost_pins import LostPin
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
-from virt_admit.model.kubernetes.kinds import JOB, POD
+from virt_admit.model.kubernetes.kinds import (
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
+    KUBEVIRT,
+    POD,
+    REPLICA_SET,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import written_settings
+from virt_admit.model.kubevirt.settings.running_release import may_be_managed
 from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
-from virt_admit.model.messages import capital, cut, shorten
+from virt_admit.model.lookups import find, maker_of
+from virt_admit.model.messages import capital, cut, cut_middle, shorten
 
-_LABEL: Final = "kubevirt.io"
 _IDENTIFIER: Final = "kubevirt.io/install-strategy-identifier"
-_COMPONENTS: Final = ("virt-api", "virt-controller", "virt-exportproxy", "virt-template-apiserver")
+_HANDLER: Final = "virt-handler"
+"""Its roll-out has rules of its own: ``kubevirt_updates``."""
+_TEMPLATES: Final = "virt-template-"
+_TEMPLATES_OFF: Final = ("spec", "configuration", "virtTemplateDeployment", "enabled")
 _ROLES: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 READS: Final[Reads] = union(
     lost_pins.READS,
@@ -41,6 +58,11 @@ READS: Final[Reads] = union(
             *("metadata.creationTimestamp", "status.completionTime"),
             *(*CONDITIONS, "status.conditions.reason"),
         ),
+        DEPLOYMENT: (
+            f"metadata.annotations.{_IDENTIFIER}",
+            *(f"status.{each}" for each in ("replicas", "readyReplicas", "updatedReplicas")),
+        ),
+        REPLICA_SET: ("metadata.ownerReferences",),
         POD: (
             f"metadata.annotations.{_IDENTIFIER}",
             *("metadata.labels", "metadata.ownerReferences", "metadata.creationTimestamp"),
@@ -90,8 +112,94 @@ def _of(kubevirt: Object, target: str, cluster: Cluster) -> Iterator[UnstartedPo
             yield each._replace(
                 why=f"{each.why}. virt-operator replaces nothing before that Job has succeeded"
             )
-    new = (pod for pod in pods if pod.labels.get(_LABEL) in _COMPONENTS and _is_of(pod, target))
-    yield from _unstarted(kubevirt, new, None, cluster)
+    yield from _deployments(kubevirt, pods, target, cluster)
+
+
+def _deployments(
+    kubevirt: Object, pods: Sequence[Object], target: str, cluster: Cluster
+) -> Iterator[UnstartedPod]:
+    """Yield which Deployments of the new release do not become ready, by their first pods."""
+    found: dict[str, BrokenPod] = {}
+    for pod in filter(lambda each: _is_late(each, cluster), pods):
+        if pod.owned_by(JOB.kind) or pod.owned_by(DAEMON_SET.kind) == _HANDLER:
+            continue
+        above = maker_of(pod, cluster)
+        name = (above["name"].text or "") if above is not None else ""
+        own = find(cluster, DEPLOYMENT, pod.namespace, name)
+        ours = own is not None and _is_of(own, target) and not own.deleted
+        old = pod.annotations.get(_IDENTIFIER) not in (None, target)
+        if old or not (ours or _is_of(pod, target)) or (own is not None and _is_done(own)):
+            continue
+        broken = broken_pods.of_pod(pod, cluster)
+        if broken is not None:
+            found.setdefault(own.name if own is not None else "", broken)
+    for deployment, broken in found.items():
+        unstarted = _of_pod(kubevirt, broken, None, cluster)
+        yield unstarted if not deployment else _waits(kubevirt, unstarted, found, cluster)
+
+
+def _is_done(deployment: Object) -> bool:
+    """Return whether virt-operator counts a Deployment as ready, though one of its pods is not."""
+    status = deployment.at("status")
+    return bool(status["readyReplicas"].integer) and (
+        status["replicas"].integer == status["updatedReplicas"].integer
+    )
+
+
+def _waits(
+    kubevirt: Object, first: UnstartedPod, found: Mapping[str, BrokenPod], cluster: Cluster
+) -> UnstartedPod:
+    """Return that an update waits for Deployments whose pods do not start, the first as said."""
+    known = sorted(filter(None, found))
+    waits = f"waits for Deployment{'s' * (len(known) > 1)} {' and '.join(known)}"
+    pods = [found[name].pod for name in known]
+    images = sorted({each for pod in pods for each in unpullable_images.awaited(pod)})
+    switch, off = _switch(kubevirt, known, cluster)
+    remedy, brief = first.remedy, f"it {waits}: {first.brief}"
+    if images and unpullable_images.UNNAMED in remedy and _INVALID not in first.why:
+        keys = [f"spec.{key}" for key in _OF_IMAGES if kubevirt.at("spec", key).text]
+        named = f"or correct {' and '.join(keys)} of KubeVirt" if keys else ""
+        put = f"put image{'s' * (len(images) > 1)} {' and '.join(images)} into the registry"
+        see = kubectl("describe", DEPLOYMENT, known[0], kubevirt.namespace)
+        further = "; ".join(filter(None, (named, off)))
+        remedy = typed(f"{put}, after which the update goes on by itself", see, further)
+        more = f" (and {len(images) - 1} more)" if len(images) > 1 else ""
+        ways = ", ".join(filter(None, ("Put it into the registry", named, switch)))
+        brief = f"it {waits}: image {cut_middle(images[0], 90)}{more} cannot be pulled. {ways}."
+    elif off:
+        remedy = f"{remedy}; {off}"
+    return UnstartedPod(f"virt-operator {waits}: {first.why}", remedy, first.nodes, brief)
+
+
+_INVALID: Final = "InvalidImageName"
+_OF_IMAGES: Final = ("imageRegistry", "imageTag")
+
+
+def _switch(kubevirt: Object, known: Sequence[str], cluster: Cluster) -> tuple[str, str]:
+    """Return how Deployments are switched off without which the VMs run, in words, and with the
+    command; empty: one is needed or in use, or HyperConverged would undo it.
+
+    Their APIServices and webhooks go with them (pkg/virt-operator/util/config.go
+    #VirtTemplateDeploymentEnabled).
+    """
+    own = [find(cluster, DEPLOYMENT, kubevirt.namespace, name) for name in known]
+    if not all(map(_is_unused_template, own)) or may_be_managed(kubevirt, cluster):
+        return "", ""
+    words = (
+        "or, if VirtualMachineTemplates are not needed, switch virt-template off, as Template in "
+        "disabledFeatureGates does"
+    )
+    data = nested(_TEMPLATES_OFF, value=False)
+    return words, typed(words, merge_patch(KUBEVIRT, kubevirt.name, kubevirt.namespace, data))
+
+
+def _is_unused_template(deployment: Object | None) -> bool:
+    """Return whether a Deployment is one of virt-template that serves no templates now."""
+    return (
+        deployment is not None
+        and deployment.name.startswith(_TEMPLATES)
+        and not deployment.at("status", "readyReplicas").integer
+    )
 
 
 def _is_of(obj: Object, target: str) -> bool:

@@ -181,6 +181,8 @@ _FRAME: Final = re.compile(r"rpc error: code = \w+ desc = ")
 _REGISTRY: Final = re.compile(r"https?://([\w.:-]{1,255})/")
 _WAITS: Final = "Back-off pulling image"
 _LONGEST: Final = 160
+UNNAMED: Final = "correct the name and tag of the image"
+"""What ends it where the registry does not have the image."""
 _ENDS: Final = (
     (
         r"toomanyrequests|rate limit|\b429\b",
@@ -211,10 +213,7 @@ _ENDS: Final = (
             "that image: other nodes may pull it"
         ),
     ),
-    (
-        r"not found|manifest unknown|name unknown|\b404\b|InvalidImageName",
-        "correct the name and tag of the image",
-    ),
+    (r"not found|manifest unknown|name unknown|\b404\b|InvalidImageName", UNNAMED),
     (r"no space left", "free disk space on {node}"),
     (
         (
