@@ -370,16 +370,17 @@ def test_the_owners_that_move_a_vm_are_compared_once_for_all_others():
 
 
 ACTS = "see that its controller acts on status.evacuationNodeName"
-DECISION = (
-    "; or, as a decision, delete its Machine (if it is a node of a guest cluster and a MachineSet "
-    "or control plane replaces it), or stop it"
+DELETE = (
+    "; or, as a decision, delete its Machine, if it is a node of a guest cluster and a MachineSet "
+    "or control plane replaces it"
 )
+STOP = "; or, as a decision, stop it: virtctl stop db -n shop"
 
 
 def test_a_vm_that_nothing_moves_is_stopped_only_as_a_decision():
     (row,) = drained(worker({}), machine("db")).forecasts
     assert row.outcome is VmOutcome.BLOCKS
-    assert row.remedy == f"{ACTS}{DECISION}: virtctl stop db -n shop"
+    assert row.remedy == f"{ACTS}{DELETE}{STOP}"
 
 
 @pytest.mark.parametrize(
@@ -394,7 +395,7 @@ def test_a_vm_without_a_known_mover_is_migrated_by_hand_if_it_can(migratable, ot
     vmi = hosted(labels={}, migratable=migratable)
     found = drained(vmi, machine("db"), *(manifest("v1", "Pod", name, "x") for name in others))
     (row,) = found.forecasts
-    assert row.remedy == f"{ACTS}{way}{DECISION}: virtctl stop db -n shop"
+    assert row.remedy == f"{ACTS}{DELETE}{way}{STOP}"
     assert "no label or owner of it names a known controller" in row.reason
     assert ("no pod of one runs here" in row.reason) is not others
 

@@ -98,7 +98,8 @@ def stage(*groups):
             ReplacementStage.LEFT,
         ),
         ({}, core("11:59"), ReplacementStage.MAY_RUN),
-        (STEP, core("11:59"), ReplacementStage.MAY_RUN),
+        (STEP, core("11:59"), ReplacementStage.RUNS),
+        ({"time": "11:50", "event": DOWN}, core("11:59"), ReplacementStage.MAY_RUN),
         ({"time": "11:45", "event": DOWN}, core("11:55", ended="11:54"), ReplacementStage.MAY_RUN),
         ({"time": "11:58", "manager": "kubectl"}, core("11:59"), ReplacementStage.BESIDE),
         (
@@ -117,7 +118,7 @@ def stage(*groups):
     ],
     ids=[
         *("runs", "first-step", "left", "may-be-left", "left-for-days", "unknown-time"),
-        *("unknown-writer", "scaled-before-the-other", "by-hand-beside"),
+        *("at-once", "unknown-writer", "scaled-before-the-other", "by-hand-beside"),
         *("three-days-ago-beside", "long-before", "by-hand", "three-days-ago", "before-it"),
         *("first-installation", "same-provider", "over", "one-less"),
     ],
@@ -192,7 +193,7 @@ def test_an_upgrade_of_the_providers_is_waited_for():
     assert "after that" in text.text(found)
 
 
-@pytest.mark.parametrize("scaled", [{}, STEP])
+@pytest.mark.parametrize("scaled", [{}, {"time": "11:50", "event": DOWN}])
 def test_an_upgrade_of_the_providers_that_may_run_leaves_it_open(scaled):
     found = rehearsed(stopped(**scaled), core("11:59"))
     assert found.possible is None

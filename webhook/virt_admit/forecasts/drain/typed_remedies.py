@@ -18,7 +18,7 @@ from virt_admit.forecasts.drain.failed_migrations.pair_remedies import (
 )
 from virt_admit.forecasts.drain.guests import changed_disks, restart_guard
 from virt_admit.forecasts.drain.states.vm_states_failures import LOWER_LOAD, VOLUME_REMEDY
-from virt_admit.forecasts.drain.vmi_evictions import END_MACHINE, MIGRATE_BY_HAND
+from virt_admit.forecasts.drain.vmi_evictions import MIGRATE_BY_HAND
 from virt_admit.forecasts.placement import candidates, permanent_constraints
 from virt_admit.forecasts.placement.common_model import common_model
 from virt_admit.model.commands import about, kubectl, merge_patch, typed, virtctl
@@ -106,11 +106,7 @@ def _placed(remedy: str, command: str, vmi: Object) -> str:
     return _or(lasting, typed(f"{SHUT_DOWN}{_next_start(vmi, command, SHUT_DOWN)}", command))
 
 
-_STOPS: Final = {
-    END_MACHINE: END_MACHINE.removeprefix("; or").removesuffix("stop it"),
-    ", or stop it": " ",
-    ", or, as a decision, stop it": ", as a decision, ",
-}
+_STOPS: Final = {", or stop it": " ", ", or, as a decision, stop it": ", as a decision, "}
 """How remedies end whose last way has a command of its own, with the words before it."""
 _SHOWING: Final = ("kubectl describe ", "kubectl get ")
 

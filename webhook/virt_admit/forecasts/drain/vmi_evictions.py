@@ -152,19 +152,20 @@ def _unattended(vmi: Object, said: Strategy) -> Reaction:
         "names a known controller"
     )
     by_hand = f"; or {MIGRATE_BY_HAND}" if vmis.migratable(vmi) else ""
-    remedy = f"see that its controller acts on status.evacuationNodeName{by_hand}{END_MACHINE}"
+    remedy = (
+        f"see that its controller acts on status.evacuationNodeName{_DELETE}{by_hand}, or, as a "
+        "decision, stop it"
+    )
     return Reaction(Effect.EXTERNAL, said, reason, remedy, ProblemCause.EXTERNAL)
 
 
 MIGRATE_BY_HAND: Final = "migrate it by hand"
 """How the remedy of a VM ends that can migrate, before it has a command."""
 _DELETE: Final = (
-    "delete its Machine (if it is a node of a guest cluster and a MachineSet or control plane "
-    "replaces it)"
+    "; or, as a decision, delete its Machine, if it is a node of a guest cluster and a MachineSet "
+    "or control plane replaces it"
 )
-END_MACHINE: Final = f"; or, as a decision, {_DELETE}, or stop it"
-"""How the remedy of a VM ends that may be a node: Cluster API drains one whose Machine is deleted,
-and deletes the VM after that."""
+"""Cluster API drains a node whose Machine is deleted, and deletes the VM after that."""
 
 
 def _attended(vmi: Object, said: Strategy, cluster: Cluster) -> Reaction:

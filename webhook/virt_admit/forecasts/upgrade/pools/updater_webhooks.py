@@ -92,7 +92,7 @@ def _refused(
 def _answers_soon(webhook: Webhook, cluster: Cluster) -> bool:
     """Return whether a webhook may answer in a moment, as its pod starts or clusterctl installs it
     again: a controller repeats what was refused."""
-    replaced = (each.deployment.namespace for each in replaced_providers.running(cluster))
     return not webhook.expired and (
-        service_pods.starts(webhook.service, cluster) or webhook.service[0] in replaced
+        service_pods.starts(webhook.service, cluster)
+        or webhook.service[0] in replaced_providers.awaited(cluster)
     )

@@ -45,6 +45,8 @@ _USUAL: Final = timedelta(minutes=15)
 again. It waits five minutes for the new ones."""
 _TOGETHER: Final = timedelta(minutes=2)
 """It scales one Deployment after the other to 0, before it installs any."""
+_AT_ONCE: Final = timedelta(minutes=3)
+"""It installs the first one once the pods of all have ended, or a minute later."""
 
 
 class ReplacementStage(enum.StrEnum):
@@ -92,7 +94,10 @@ def of(deployment: Object, cluster: Cluster) -> ReplacedProvider | None:
     last = steps[-1] if steps else scaled.time
     begun = bool(steps) and steps[0] - scaled.time < _USUAL
     if scaled.manager == _CLUSTERCTL or (begun and not scaled.manager):
-        is_known = bool(scaled.manager) or _is_one_of_several(deployment, scaled.time, cluster)
+        at_once = begun and steps[0] - scaled.time < _AT_ONCE
+        is_known = bool(scaled.manager or at_once) or _is_one_of_several(
+            deployment, scaled.time, cluster
+        )
         if not _is_recent(last, cluster):
             stage = ReplacementStage.LEFT if is_known else ReplacementStage.MAY_BE_LEFT
             return _found(deployment, stage, scaled.time, cluster)
@@ -107,6 +112,13 @@ def of(deployment: Object, cluster: Cluster) -> ReplacedProvider | None:
 def running(cluster: Cluster) -> Sequence[ReplacedProvider]:
     """Return the providers that an upgrade has scaled to 0 and installs again in a moment."""
     return [each for each in cluster.cached(_every) if each.stage is ReplacementStage.RUNS]
+
+
+def awaited(cluster: Cluster) -> frozenset[str]:
+    """Return the namespaces of providers that an upgrade installs again in a moment, or may."""
+    going = (ReplacementStage.RUNS, ReplacementStage.MAY_RUN)
+    every = cluster.cached(_every)
+    return frozenset(each.deployment.namespace for each in every if each.stage in going)
 
 
 def doubts(cluster: Cluster) -> Iterator[str]:
