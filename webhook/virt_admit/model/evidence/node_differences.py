@@ -30,7 +30,6 @@ _FEWEST: Final = 2
 """Other nodes of the role: one alone does not show what is usual."""
 _LONGEST: Final = 63
 """Characters of a value, as in a label: a longer one is of one node, such as a list."""
-_INFO: Final = ("kubeletVersion", "osImage", "kernelVersion", "containerRuntimeVersion")
 _SYSTEM: Final = ("containerRuntimeVersion", "kernelVersion", "osImage", "kubeletVersion")
 _SHOWN: Final = 80
 _OF_PROCESSOR: Final = re.compile(
@@ -176,7 +175,7 @@ def _facts(node: Object) -> Mapping[str, str]:
             said = taint["value"].text, taint["effect"].text
             taints.setdefault(key, set()).add(":".join(filter(None, said)))
     found |= {f"taint {key}": ", ".join(sorted(effects)) for key, effects in taints.items()}
-    for key in _INFO:
+    for key in _SYSTEM:
         if text := node.at("status", "nodeInfo", key).text:
             found[key] = cut_middle(status_errors.plain(text), _LONGEST)
     for key, amount in node.at("status", "allocatable").map.items():

@@ -7,13 +7,13 @@ servers ignore the taint, so the workload is never moved off a failed node.
 selects a strategy.
 """
 
-import re
 from typing import Final
 
 from virt_admit.model import cel
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.kinds import FAR_TEMPLATE, SNR_TEMPLATE
 from virt_admit.model.messages import did_you_mean
+from virt_admit.model.remediation.by_hand import hand_fences
 from virt_admit.rule import Action, Cause, Context, Finding, Findings, Object, Patch, rule, show
 
 _TAINT: Final = "OutOfServiceTaint"
@@ -22,8 +22,6 @@ _STRATEGIES: Final = {
     FAR_TEMPLATE: ("ResourceDeletion", _TAINT),
 }
 _FIELD: Final = "self.?spec.?template.?spec.?remediationStrategy"
-_VERSION: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})")
-_TAINT_SINCE: Final = (1, 26)
 
 
 @rule(
@@ -67,16 +65,10 @@ def check(template: Object, context: Context) -> Findings:
             fix=(Patch("replace", strategy.path, suggestion),) if suggestion else (),
             why="the value is misspelt",
         )
-    elif strategy.value == _TAINT and _is_older(context.cluster.server_version):
+    elif strategy.value == _TAINT and not hand_fences.taint_works(context.cluster):
         yield Finding(
             strategy.path,
             f"{_TAINT} needs Kubernetes 1.26 or later, but this is "
             f"{context.cluster.server_version}. Write ResourceDeletion.",
             cause=Cause.NOT_SUPPORTED,
         )
-
-
-def _is_older(version: str | None) -> bool:
-    """Return whether the server is known to ignore the taint."""
-    parsed = _VERSION.match(version or "")
-    return parsed is not None and (int(parsed[1]), int(parsed[2])) < _TAINT_SINCE

@@ -55,17 +55,9 @@ def check(volume: Object, context: Context) -> Findings:
     patience = _MAINTENANCE if found is not None and found.maintained else _PATIENCE
     if found is None or not clock.has_lasted(since, patience, cluster):
         return
-    path = volume.metadata["name"].path
     copied = unfinished_clones.state(volume, cluster)
-    stays = f"it {copied}. It stays degraded" if copied else "it stays degraded"
-    advice = ended(advice_of(found.remedy).partition(" (kubectl")[0])
-    message = check.first_that_fits(
-        path,
-        f"{stays}: {found.why}. {advice}",
-        f"it stays degraded: {found.why}. {advice}",
-        f"it stays degraded: {found.why}.",
-    )
-    yield Finding(path, message, value=volume.name, command=command_of(found.remedy))
+    first = f"it {copied}. It stays degraded: {found.why}" if copied else ""
+    yield _finding(volume, found.remedy, first, f"it stays degraded: {found.why}")
 
 
 def _without_slot(volume: Object, context: Context) -> Findings:
@@ -76,12 +68,14 @@ def _without_slot(volume: Object, context: Context) -> Findings:
     held = rebuild_slots.waits([volume], cluster) if degraded else None
     if held is None or not held.remedy or not clock.has_lasted(since, _PATIENCE, cluster):
         return
+    stays = (f"it stays degraded: {why}" for why in (held.why, held.brief))
+    yield _finding(volume, held.remedy, *stays)
+
+
+def _finding(volume: Object, remedy: str, longer: str, shorter: str) -> Finding:
+    """Return that a volume stays degraded, in as many words as fit. ``longer`` may be empty."""
     path = volume.metadata["name"].path
-    advice = ended(advice_of(held.remedy).partition(" (kubectl")[0])
-    message = check.first_that_fits(
-        path,
-        f"it stays degraded: {held.why}. {advice}",
-        f"it stays degraded: {held.brief}. {advice}",
-        f"it stays degraded: {held.brief}.",
-    )
-    yield Finding(path, message, value=volume.name, command=command_of(held.remedy))
+    advice = ended(advice_of(remedy).partition(" (kubectl")[0])
+    texts = (f"{why}. {advice}" for why in (longer, shorter) if why)
+    message = check.first_that_fits(path, *texts, f"{shorter}.")
+    return Finding(path, message, value=volume.name, command=command_of(remedy))

@@ -78,11 +78,11 @@ def waits(volumes: Sequence[Object], cluster: Cluster) -> SlotWait | None:
     if limit == 0:
         why = f"setting {LIMIT} 0 lets Longhorn rebuild none"
         return SlotWait(why, _raise(setting, _DEFAULT), why)
-    every, own = cluster.cached(_waiting), [each.name for each in volumes]
+    every, own = _waiting(cluster), [each.name for each in volumes]
     first = [each for name in own for each in every.get(name, ())]
     if not first:
         return None
-    endless = cluster.cached(_endless)
+    endless = _endless(cluster)
     if endless.isdisjoint(own):
         held = names([each.name for each in first[0].holders])
         why = f"replica {first[0].replica.name} waits for a rebuild slot of {first[0].node}"
@@ -141,23 +141,18 @@ def _waiting(cluster: Cluster) -> Mapping[str, Sequence[_Wait]]:
 @cached
 def _endless(cluster: Cluster) -> Set[str]:
     """Return the volumes that wait for slots which they hold among themselves."""
-    limit = _number(find_named(cluster, LONGHORN_SETTING, LIMIT)) or 0
-    every = cluster.cached(_waiting)
-    begun = set(_begun(cluster))
-    found = {name for name in every if not any(map(begun.__contains__, _held(name, every)))}
     if unlisted(cluster, LONGHORN_ENGINE):
         return frozenset()
+    limit = _number(find_named(cluster, LONGHORN_SETTING, LIMIT)) or 0
+    every, begun = _waiting(cluster), frozenset(_begun(cluster))
+    holders = (held for waiting in every.values() for each in waiting for held in each.holders)
+    rebuilt = {_of(each, "volumeName") for each in holders if each.name in begun}
+    found = every.keys() - rebuilt
     while True:
         left = {name for name in found if any(_stays(each, found, limit) for each in every[name])}
         if left == found:
             return frozenset(found)
         found = left
-
-
-def _held(volume: str, every: Mapping[str, Sequence[_Wait]]) -> Iterator[str]:
-    """Yield the replicas of a volume that hold a slot for which another one waits."""
-    holders = (held for waiting in every.values() for each in waiting for held in each.holders)
-    yield from (each.name for each in holders if _of(each, "volumeName") == volume)
 
 
 def _begun(cluster: Cluster) -> Iterator[str]:

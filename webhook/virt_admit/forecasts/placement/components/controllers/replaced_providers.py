@@ -109,11 +109,6 @@ def of(deployment: Object, cluster: Cluster) -> ReplacedProvider | None:
     return None
 
 
-def running(cluster: Cluster) -> Sequence[ReplacedProvider]:
-    """Return the providers that an upgrade has scaled to 0 and installs again in a moment."""
-    return [each for each in cluster.cached(_every) if each.stage is ReplacementStage.RUNS]
-
-
 def awaited(cluster: Cluster) -> frozenset[str]:
     """Return the namespaces of providers that an upgrade installs again in a moment, or may."""
     going = (ReplacementStage.RUNS, ReplacementStage.MAY_RUN)
@@ -131,7 +126,8 @@ def doubts(cluster: Cluster) -> Iterator[str]:
 
 def before_nodes(cluster: Cluster) -> str:
     """Return that an upgrade replaces controllers, which ends by itself; empty: none does."""
-    found = running(cluster)
+    every = cluster.cached(_every)
+    found = [each for each in every if each.stage is ReplacementStage.RUNS]
     if not found:
         return ""
     which = names((each.deployment.full_name for each in found), 120)
