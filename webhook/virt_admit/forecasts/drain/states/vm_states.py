@@ -199,9 +199,10 @@ def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> 
             State.STOPPING, since=since, until=vm_states_times.after(since, grace, cluster)
         )
     left = [pod for pod in own if vm_states_motion.lives(pod)]
-    if len(left) == 1 and left[0].deleted and left[0].at("spec", "nodeName").text == node:
-        if not node_health.silence_now(node, cluster):  # else its kubelet never ends it
-            return _ending(left[0])
+    alone = len(left) == 1 and left[0].at("spec", "nodeName").text == node
+    # a kubelet that is silent never ends it
+    if alone and left[0].deleted and not node_health.silence_now(node, cluster):
+        return _ending(left[0])
     reported = vmi.condition("LiveMigratable")
     if phase in STARTING_PHASES or (phase == "Running" and not reported.present):
         return VmState(State.STARTING, since=_entered(vmi, phase))
@@ -228,8 +229,9 @@ def _ending(launcher: Object) -> VmState:
     """
     until = clock.instant(launcher.metadata["deletionTimestamp"].text)
     grace = launcher.metadata["deletionGracePeriodSeconds"].integer
-    known = until is not None and grace is not None
-    since = until - timedelta(seconds=clock.bounded(grace)) if known else None
+    since = None
+    if until is not None and grace is not None:
+        since = until - timedelta(seconds=clock.bounded(grace))
     return VmState(State.STOPPING, since=since, until=until)
 
 
