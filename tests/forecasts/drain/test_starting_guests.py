@@ -53,6 +53,19 @@ def test_a_start_with_which_a_drain_may_not_end(items, drainable):
     assert plan(items).drainable is drainable
 
 
+@pytest.mark.parametrize("strategy", ["Always", "RerunOnFailure"])
+def test_a_start_that_is_evicted_begins_again(strategy):
+    items = starts(strategy="LiveMigrateIfPossible")
+    for each in items:
+        if each["kind"] == "VirtualMachine":
+            each["spec"] = {**each["spec"], "runStrategy": strategy}
+            each["spec"].pop("running", None)
+    found = plan(items)
+    (row,) = found.forecasts
+    assert (row.outcome, found.drainable) == ("restarts elsewhere", True)
+    assert plan(starts(strategy="LiveMigrateIfPossible", minutes=11)).forecasts == ()
+
+
 def test_a_start_that_fails_keeps_the_vm():
     items = starts("Scheduled")
     launcher = next(each for each in items if each["metadata"]["name"].startswith("virt-launcher"))

@@ -108,9 +108,16 @@ def of_vm(
 
     ``loss``: what the loss of its node does. Never raises.
     """
+    drain = EventForecast(VmEvent.DRAIN, str(row.outcome), row.reason, row.remedy, row.unseen)
+    if row.state.state is State.STOPPING:
+        update, reboot, migration = (
+            EventForecast(event, effect, "it is being stopped")
+            for event, effect in _WHILE_STOPPING.items()
+        )
+        return drain, update, loss, reboot, migration
     reboot = _reboot(row.vmi, cluster)
     found = (
-        EventForecast(VmEvent.DRAIN, str(row.outcome), row.reason, row.remedy, row.unseen),
+        drain,
         _update(row.vmi, node, cluster),
         loss,
         replace(reboot, remedy=changed_disks.remedy(row.vmi, cluster)),
@@ -119,6 +126,13 @@ def of_vm(
     return tuple(
         replace(each, remedy=changed_disks.safe(each.remedy, row.vmi, cluster)) for each in found
     )
+
+
+_WHILE_STOPPING: Final = {
+    VmEvent.UPDATE: EventEffect.NOT_RUNNING,
+    VmEvent.REBOOT: EventEffect.NOT_RUNNING,
+    VmEvent.MIGRATION: EventEffect.REFUSED,
+}
 
 
 def _unknown(event: VmEvent, what: str) -> EventForecast:
@@ -178,8 +192,6 @@ def _reboot(vmi: Object, cluster: Cluster) -> EventForecast:
     """Return what a reboot of the guest does: it stays in its pod,
     unless ``rebootPolicy`` is Terminate.
     """
-    if vmi.deleted:
-        return EventForecast(VmEvent.REBOOT, EventEffect.NOT_RUNNING, "it is being stopped")
     if lost := _lost(vmi, cluster):
         return EventForecast(VmEvent.REBOOT, EventEffect.UNKNOWN, lost)
     if vmi.at("spec", "domain", "rebootPolicy").text != "Terminate":
@@ -368,8 +380,6 @@ def _refused(row: Forecast, cluster: Cluster) -> tuple[str, str]:
     """
     vmi, state = row.vmi, row.state
     phase = vmi.at("status", "phase").text
-    if vmi.deleted:
-        return "it is being stopped", ""
     if state.state is State.GONE:
         return lost_launchers.REASON, ""
     if phase != "Running":

@@ -139,6 +139,7 @@ class _Verdict(NamedTuple):
     problems: tuple[Problem, ...] = ()
     doubtful: bool = False
     by_owner: bool = False
+    removed: bool = False
 
     @classmethod
     def blocks(cls, problem: Problem, reason: str = "", more: Iterable[Problem] = ()) -> _Verdict:
@@ -252,7 +253,7 @@ def _forecast(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> For
     problems = tuple(or_stays(problem, vmi, state, cluster) for problem in typed_ones)
     remedy = problems[0].remedy if problems else verdict.remedy
     rest = verdict.unseen, verdict.may_stop, state, problems, verdict.doubtful
-    ends = verdict.by_owner, verdict.by_owner and bool(ending_guests.removal(vmi, cluster))
+    ends = verdict.by_owner, verdict.removed
     return Forecast(vmi, verdict.outcome, verdict.reason, remedy, target, *rest, "", *ends)
 
 
@@ -262,12 +263,14 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         return _Verdict.blocks(stuck)
     ends = ending_guests.of_stopped(vmi, cluster) or _ENDS.get(state.state)
     if ends is not None:
-        removed = bool(ending_guests.removal(vmi, cluster))
+        leaves = ending_namespaces.reason(vmi, cluster) if state.state is State.STOPPING else ""
+        removed = bool(leaves or ending_guests.removal(vmi, cluster))
         lost = not vmi.deleted and state.state is State.GONE
-        gone = _Verdict(VmOutcome.STOPS, ends.reason)
+        gone = _Verdict(VmOutcome.STOPS, f"{ends.reason}{f', as {leaves}' if leaves else ''}")
         verdict = gone if removed else _shut_down(vmi, cluster, find, ends.reason, lost=lost)
         by_owner = removed or ending_guests.is_by_owner(vmi, cluster)
-        return verdict._replace(remedy=ends.remedy or verdict.remedy, by_owner=by_owner)
+        way = ends.remedy or verdict.remedy
+        return verdict._replace(remedy=way, by_owner=by_owner, removed=removed)
     if stopped := harvester_maintenance.stops(vmi, cluster):
         return _in_maintenance(vmi, stopped)
     evicted = vm_problems.with_mover(vmi_evictions.reaction(vmi, cluster), vmi, cluster)
@@ -290,7 +293,7 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         problems = vm_problems.of_reaction(vmi, evicted, cluster)
         return _Verdict(VmOutcome.BLOCKS, vm_problems.together(problems), problems=problems)
     if evicted.effect in (Effect.SHUTS_DOWN, Effect.ATTENDED):
-        return _not_migrated(vmi, evicted, cluster, find)
+        return _not_migrated(vmi, state, evicted, cluster, find)
     try:
         return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
     except Unseen as blind:
@@ -299,17 +302,20 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
 
 _ENDS: Final = {
     State.ENDED: Problem("its guest has just ended", ""),
+    State.STOPPING: Problem("its pod is being deleted already", ""),
     State.GONE: Problem(lost_launchers.REASON, ""),
 }
 
 
 def _not_migrated(
-    vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find
+    vmi: Object, state: VmState, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find
 ) -> _Verdict:
     if evicted.effect is Effect.ATTENDED:
         blind = f"{vm_problems.MOVER} {vmi.full_name} does so"
         return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
-    verdict = _shut_down(vmi, cluster, find, evicted.reason)
+    # a VMI whose guest never ran has failed then: lifecycle.go#updateStatus
+    unstarted = state.state is State.STARTING
+    verdict = _shut_down(vmi, cluster, find, evicted.reason, lost=unstarted)
     return verdict._replace(remedy=typed_remedies.or_migrates(verdict.remedy, vmi))
 
 

@@ -192,7 +192,8 @@ def _is_moving(migration: Object) -> bool:
 
 
 def _named(vmi: Object) -> tuple[tuple[str, str], Object] | None:
-    return ((vmi.namespace, vmi.name), vmi) if vmis.running(vmi) else None
+    ending = vmi.condition("Ready")["reason"].text == "PodTerminating"
+    return ((vmi.namespace, vmi.name), vmi) if vmis.running(vmi) and not ending else None
 
 
 def after_shutdown(vmi: Object, cluster: Cluster) -> vmis.Return | Unseen:

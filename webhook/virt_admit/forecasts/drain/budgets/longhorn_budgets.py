@@ -346,7 +346,8 @@ def _last_copies(volumes: list[str], eviction: PodEviction, *, may_stop: bool) -
     reason = (
         f"{copy} of {_titles(volumes, eviction)} {'are' if healthy > 1 else 'is'} on node {node}"
     )
-    if users:
+    alone = nodes.single(cluster) == node
+    if users and not alone:
         reason += f", and VM {names(users)} needs them there after its migration, too"
     wanted = max((each.at("spec", "numberOfReplicas").integer or 0 for each in known), default=0)
     rebuilding = len(known) == len(volumes) and all(
@@ -356,7 +357,7 @@ def _last_copies(volumes: list[str], eviction: PodEviction, *, may_stop: bool) -
     )
     if rebuilding:
         return longhorn_rebuilds.answer(reason, known, eviction)
-    if nodes.single(cluster) == node:  # a further copy has no place
+    if alone:  # a further copy has no place
         return OperatorAnswer(Way.NEVER, reason, "Stop the VMs that use them before maintenance.")
     elsewhere = " and replicaSoftAntiAffinity: disabled" if healthy > 1 else ""
     more = f"set numberOfReplicas: {max(wanted, healthy, 1) + 1}{elsewhere} in the Longhorn volume"

@@ -71,8 +71,8 @@ def _placed(vmi: Object, node: str) -> Object:
 
 
 def of_pod(pod: Object, cluster: Cluster) -> Object | None:
-    """Return the VMI that has just begun to start in a pod, on the node of that; None: none, or a
-    drain does not wait for it.
+    """Return the VMI that has just begun to start in a pod, on the node of that; None: none, or it
+    is not certain what a drain does to it.
     """
     node = pod.at("spec", "nodeName").text
     if not node or pod.deleted or pod.ended or not evicted_pods.is_of_vm(pod):
@@ -81,7 +81,19 @@ def of_pod(pod: Object, cluster: Cluster) -> Object | None:
     if vmi is None or vmi.at("status", "phase").text not in ("Pending", "Scheduling"):
         return None
     placed = _placed(vmi, node)
-    return placed if as_it_will_run(placed, cluster) is not None else None
+    known = as_it_will_run(placed, cluster) is not None or _begins_again(placed, cluster)
+    return placed if known else None
+
+
+def _begins_again(vmi: Object, cluster: Cluster) -> bool:
+    """Whether the pod of a VMI that has just begun to start is simply evicted."""
+    age = clock.age(vmi, cluster)
+    if age is None or age > _STARTED or stuck_starts.problem(vmi, cluster) is not None:
+        return False
+    try:
+        return expand.strategy(vmi, cluster).value in ("None", "LiveMigrateIfPossible")
+    except Unseen:
+        return False
 
 
 def as_it_will_run(vmi: Object, cluster: Cluster) -> Object | None:

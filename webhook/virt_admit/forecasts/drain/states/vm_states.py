@@ -74,7 +74,8 @@ READS: Final = union(
             *("metadata.uid", "spec", "status.conditions", "status.phaseTransitionTimestamps"),
         ),
         POD: (
-            *("metadata.uid", "status.conditions.reason", "status.conditions.message"),
+            *("metadata.uid", "metadata.deletionGracePeriodSeconds"),
+            *("status.conditions.reason", "status.conditions.message"),
             *("status.conditions.lastTransitionTime", *CONDITIONS),
         ),
     },
@@ -197,6 +198,11 @@ def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> 
         return VmState(
             State.STOPPING, since=since, until=vm_states_times.after(since, grace, cluster)
         )
+    left = [pod for pod in own if vm_states_motion.lives(pod)]
+    alone = len(left) == 1 and left[0].at("spec", "nodeName").text == node
+    # a kubelet that is silent never ends it
+    if alone and left[0].deleted and not node_health.silence_now(node, cluster):
+        return _ending(left[0])
     reported = vmi.condition("LiveMigratable")
     if phase in STARTING_PHASES or (phase == "Running" and not reported.present):
         return VmState(State.STARTING, since=_entered(vmi, phase))
@@ -213,6 +219,20 @@ def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> 
     if mark and mark != node:
         return VmState(State.STALE_MARK, detail=mark)
     return None
+
+
+def _ending(launcher: Object) -> VmState:
+    """Return the state of a VMI whose only pod is being deleted, though the VMI is not.
+
+    Since Kubernetes 1.33 the deletion of a namespace takes its pods first (kubernetes/kubernetes:
+    pkg/controller/namespace/deletion/namespaced_resources_deleter.go#deleteAllContent).
+    """
+    until = clock.instant(launcher.metadata["deletionTimestamp"].text)
+    grace = launcher.metadata["deletionGracePeriodSeconds"].integer
+    since = None
+    if until is not None and grace is not None:
+        since = until - timedelta(seconds=clock.bounded(grace))
+    return VmState(State.STOPPING, since=since, until=until)
 
 
 def _refused_since(vmi: Object, node: str, cluster: Cluster) -> datetime | None:
