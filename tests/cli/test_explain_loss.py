@@ -182,3 +182,27 @@ def test_an_outage_that_has_begun_is_told_as_one(tmp_path):
     ]
     known = "w1 has not reported for 7 min: times count from its loss\nloss of w1"
     assert (known in said[0], "has not reported" in said[1]) == (True, False)
+
+
+def test_launchers_that_a_lost_node_does_not_end_are_named(tmp_path):
+    items, path = silent(minutes=7), tmp_path / "cluster.json"
+    (pod,) = [
+        each
+        for each in items
+        if each["kind"] == "Pod"
+        and each["metadata"]["name"].startswith("virt-launcher")
+        and each["spec"]["nodeName"] == "w1"
+    ]
+    said = []
+    for ending in ({}, {"deletionTimestamp": ago(minutes=1)}):
+        pod["metadata"] |= ending
+        path.write_text(json.dumps(snapshot(items)))
+        said += [
+            CliRunner().invoke(virt_admit, ["outage", node, "--cluster", str(path)]).stdout
+            for node in ("w1", "w2")
+        ]
+    name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    told = f"Terminating: {name}. No kubelet of w1 ends them, and KubeVirt starts a VM elsewhere"
+    assert [told in each for each in said] == [False, False, True, False]
+    past = ["before VMs of the lost nodes have no room" in each for each in said]
+    assert past == [True, False, True, False]

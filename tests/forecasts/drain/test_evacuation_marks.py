@@ -28,7 +28,7 @@ def test_a_vm_that_no_node_takes_has_its_own_remedy_beside_that_of_the_mark(rele
     )
     assert "no other node can take it: node selector zone=one" in found.reason
     stays, cause = found.remedy.split("; for a drain, ")
-    assert stays.startswith("if it is to stay until then, remove the mark (")
+    assert stays.startswith("if no drain is to come now, remove the mark (")
     assert command in stays
     assert "remove the node selector" in cause
     assert found.problems[0].command == command_of(cause)

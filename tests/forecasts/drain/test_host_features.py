@@ -14,10 +14,10 @@ MORE = dict.fromkeys(
 )
 
 
-def drained(model="host-model", own=MORE, **cpu):
+def drained(model="host-model", own=MORE, shared=SHARED, **cpu):
     spec = {"domain": {"cpu": {"model": model, **cpu}, "memory": {"guest": "4Gi"}, "devices": {}}}
     known = kubevirt({}, status={"observedKubeVirtVersion": "v1.4.1"})
-    here = builders.node("a", SHARED | own, allocatable=dict(ROOM))
+    here = builders.node("a", shared | own, allocatable=dict(ROOM))
     others = [builders.node(each, SHARED, allocatable=dict(ROOM)) for each in "bc"]
     return row(cluster(vmi(spec=spec), launcher(), here, *others, known))
 
@@ -43,6 +43,17 @@ def test_a_feature_that_the_vm_itself_requires_is_no_matter_of_its_model():
     assert "CPU feature mds-no" in found.reason
     assert "host-model" not in found.reason
     assert "set CPU model" not in found.remedy
+
+
+def test_processors_of_another_kind_are_named_and_no_firmware():
+    other = "Icelake-Server"
+    own = dict.fromkeys((f"{each}.node.kubevirt.io/{other}" for each in FAMILIES[:2]), "true")
+    without = {key: value for key, value in SHARED.items() if not key.startswith(FAMILIES[0])}
+    found = drained(own=own | MORE, shared=without)
+
+    assert f"host model {other}" in found.reason
+    assert f"while other nodes have another one (b, c: {MODEL})" in found.reason
+    assert "firmware" not in found.reason
 
 
 def test_nodes_with_the_same_features_take_it():

@@ -7,9 +7,10 @@ import pytest
 from tests.forecasts.drain.test_start_obstacles import stuck
 from tests.healthy.clusters import plain
 from tests.healthy.machines import claim
-from tests.healthy.parts import obj, pod
+from tests.healthy.parts import ago, obj, pod
 from tests.incidents.machines import find
 from tests.incidents.starts import starting
+from virt_admit.model.messages import command_of
 
 WORKERS = ("w1", "w2", "w3")
 ZONE = "topology.kubernetes.io/zone"
@@ -181,7 +182,9 @@ def test_before_1_0_1_the_label_of_a_node_counts_where_no_vm_may_run():
     assert found.remedy.startswith(
         "end virt-handler on w1 (nodePlacement of its workloads), then update KubeVirt to 1.0.1"
     )
-    assert found.remedy.endswith("kubectl label nodes w1 cpu-timer.node.kubevirt.io/tsc-frequency-")
+    assert command_of(found.remedy) == (
+        "kubectl label nodes w1 cpu-timer.node.kubevirt.io/tsc-frequency-"
+    )
 
 
 def test_a_tsc_frequency_that_no_node_has_any_more():
@@ -201,6 +204,63 @@ def test_a_tsc_frequency_that_is_set_too_low():
     assert found.remedy.startswith(
         f"{SETTING} to {HIGH} and stop and start the VM: kubectl patch kubevirt"
     )
+
+
+def as_control_plane(items, *names, at="2026-01-01T00:00:00Z", role="control-plane"):
+    """Cordon nodes for good."""
+    for name in names:
+        node = find(items, "Node", name)
+        node["metadata"]["labels"][f"node-role.kubernetes.io/{role}"] = ""
+        taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+        node["spec"] |= {"unschedulable": True, "taints": [taint | {"timeAdded": at}]}
+    return items
+
+
+def test_a_tsc_frequency_of_control_plane_nodes_that_are_kept_cordoned():
+    items = as_control_plane(clocks(plain(), {"w1": LOW, "w2": HIGH, "w3": HIGH}), "w1")
+    find(items, "KubeVirt", "kubevirt")["status"]["observedKubeVirtVersion"] = "v1.0.0"
+    found = with_frequency(items)
+
+    assert "(status.topologyHints.tscFrequency, for hyperv.reenlightenment): w2, w3" in found.reason
+    assert "that of the control plane (w1), which is kept cordoned" in found.reason
+    assert "uncordon" not in found.remedy
+    assert found.remedy.startswith(f"{SETTING} to {HIGH} and stop and start the VM: kubectl patch ")
+    assert "; or end virt-handler on w1 (nodePlacement of its workloads), then update" in (
+        found.remedy
+    )
+    assert found.remedy.endswith("remove hyperv.reenlightenment from the VM")
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [{"at": ago(hours=2)}, {"role": "worker"}],
+    ids=["it was cordoned today", "it is a worker"],
+)
+def test_a_tsc_frequency_of_a_node_in_maintenance(closed):
+    items = as_control_plane(clocks(plain(), {"w1": LOW, "w2": HIGH, "w3": HIGH}), "w1", **closed)
+    found = with_frequency(items)
+
+    assert found.reason.startswith("no node that could take it is schedulable now: w1 (cordoned)")
+    assert f"others lack its TSC frequency {LOW} (status.topologyHints.tscF" in found.reason
+    assert found.remedy == "uncordon w1, if its maintenance is over: kubectl uncordon w1"
+
+
+def test_a_control_plane_that_runs_vms_too_is_in_maintenance():
+    items = as_control_plane(clocks(plain(), {"w1": LOW, "w2": HIGH, "w3": HIGH}), "w1")
+    label = "node-role.kubernetes.io/control-plane"
+    find(items, "Node", "w2")["metadata"]["labels"][label] = ""
+
+    assert "uncordon w1" in with_frequency(items).remedy
+
+
+def test_no_kept_control_plane_node_is_uncordoned_for_room():
+    items = as_control_plane(plain(), "w1")
+    for name in ("w2", "w3"):
+        find(items, "Node", name)["status"]["allocatable"]["memory"] = "1Gi"
+    found = waiting(items)
+
+    assert "uncordon" not in found.remedy
+    assert "memory" in found.reason
 
 
 def test_a_node_with_its_tsc_frequency_that_is_full_keeps_its_virt_handler():

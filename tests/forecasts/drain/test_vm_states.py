@@ -20,7 +20,7 @@ from tests.forecasts.drain.vm_motion import (
     vmi,
 )
 from virt_admit.forecasts.drain import drain_plan
-from virt_admit.forecasts.drain.states.vm_states_kinds import State
+from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 
@@ -340,6 +340,9 @@ def test_refused_and_external_are_named():
     refused = vmi()
     refused.data["status"]["conditions"][0]["status"] = "False"
     assert row(cluster(refused, LAUNCHER)).state.state is State.REFUSED
+    assert row(cluster(refused, LAUNCHER)).state.flags == ()
+    rests = row(cluster(refused, LAUNCHER, node("a"))).state
+    assert (rests.state, rests.flags) == (State.REFUSED, (Flag.UNASKED,))
     external = vmi(spec={"evictionStrategy": "External"})
     assert row(cluster(external, LAUNCHER)).state.state is State.STILL
     external.data["status"]["evacuationNodeName"] = "a"

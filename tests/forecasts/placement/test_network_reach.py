@@ -113,7 +113,7 @@ def test_kube_scheduler_may_choose_a_node_without_the_network():
     assert row.outcome is VmOutcome.UNKNOWN
     assert (
         "whether kube-scheduler chooses a node with network vlan7 (label "
-        "network.harvesterhci.io/storage), not n3"
+        "network.harvesterhci.io/storage), or n3 without"
     ) in row.reason
     assert found.drainable is None
 

@@ -36,12 +36,13 @@ def test_a_moment(time, now, said):
 )
 def test_a_vm_that_is_refused_for_days_says_since_which_day(words, since, said, tmp_path):
     items = plain((1, 6)) + guest("db")
-    (refused,) = conditions(LiveMigratable=False)
+    refused, evicted = conditions(LiveMigratable=False, EvictionRequested=True)
+    evicted["lastTransitionTime"] = ago(days=20)
     refused |= {"reason": "InterfaceNotLiveMigratable", "lastTransitionTime": ago(**since)}
     status = find(items, "VirtualMachineInstance", "db")["status"]
     status["conditions"] = [
         each for each in status["conditions"] if each["type"] != "LiveMigratable"
-    ] + [refused]
+    ] + [refused, evicted]
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(snapshot(items)))
     out = CliRunner().invoke(virt_admit, [*words, "--cluster", str(path)]).stdout

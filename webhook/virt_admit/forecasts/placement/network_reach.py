@@ -89,6 +89,6 @@ def chosen(launched: Placement, useful: Placement, what: str) -> Iterator[str]:
     """
     missed = set(launched.candidates) - set(useful.candidates)
     if missed and useful.candidates:
-        yield f"{CHOSEN}a node with {what}, not {min(missed)}"
+        yield f"{CHOSEN}a node with {what}, or {min(missed)} without"
     elif missed:
         yield f"{CHOSEN}{min(missed)}, which is without {what}, as is every node that takes the VM"

@@ -14,7 +14,7 @@ from typing import Final
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, argument, kubectl, shell, typed
-from virt_admit.model.kubernetes import clock
+from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, each, entry, unlisted
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
@@ -51,7 +51,13 @@ READS: Final[Reads] = union(
     node_removals.READS,
     left_maintenances.READS,
     left_plans.READS,
-    {NODE: (f"metadata.annotations.{_TALOS}",), VMI: ("status.evacuationNodeName",)},
+    {
+        NODE: (
+            *(f"metadata.annotations.{_TALOS}", "metadata.labels"),
+            *("spec.taints", "spec.unschedulable"),
+        ),
+        VMI: ("status.evacuationNodeName",),
+    },
     dict.fromkeys(maintenance.KINDS, ("spec.reason",)),
 )
 
@@ -71,6 +77,50 @@ def is_emptied(node: str, cluster: Cluster) -> bool:
     an uncordon by hand would come before the work on that node.
     """
     return bool(entry(cluster, _left, node))
+
+
+def is_reserved(node: str, cluster: Cluster) -> bool:
+    """Return whether a control-plane node is kept cordoned, as other clusters taint theirs: all of
+    them take no pods, others do, and its cordon is older than a maintenance.
+    """
+    return bool(entry(cluster, _reserved, node))
+
+
+def _reserved(cluster: Cluster) -> Mapping[str, bool]:
+    """Return the control-plane nodes that are kept cordoned."""
+    known = cluster.known(NODE)
+    servers = [node for node in known if nodes.is_control_plane(node)]
+    open_ones = any(not _is_closed(node) for node in known)
+    if unlisted(cluster, NODE) or not open_ones or not all(map(_is_closed, servers)):
+        return {}
+    cordoned = (node for node in servers if node.at("spec", "unschedulable").boolean)
+    return {
+        node.name: True
+        for node in cordoned
+        if clock.has_lasted(_cordoned_at(node), _MAINTENANCE, cluster)
+        and not is_emptied(node.name, cluster)
+        and of_node(node, cluster) is None
+    }
+
+
+def _is_closed(node: Object) -> bool:
+    """Return whether a node takes no pods, or is tainted for its role."""
+    taints = node.at("spec", "taints").items()
+    return bool(node.at("spec", "unschedulable").boolean) or any(
+        taint["key"].text in nodes.CONTROL_PLANE and taint["effect"].text in _KEEPS_OFF
+        for taint in taints
+    )
+
+
+def _cordoned_at(node: Object) -> str | None:
+    taints = node.at("spec", "taints").items()
+    return next((each["timeAdded"].text for each in taints if each["key"].text == _TAINT), None)
+
+
+_TAINT: Final = "node.kubernetes.io/unschedulable"
+"""kube-controller-manager adds it to a cordoned node, with the time."""
+_KEEPS_OFF: Final = frozenset(("NoSchedule", "NoExecute"))
+_MAINTENANCE: Final = timedelta(days=1)
 
 
 def _left(cluster: Cluster) -> Mapping[str, bool]:

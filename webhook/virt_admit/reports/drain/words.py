@@ -105,6 +105,7 @@ _STATES: Final[Mapping[str, str]] = {
 }
 _WITH_FLAG: Final[Mapping[tuple[str, str], str]] = {
     (State.RUNNING, Flag.COPYING): "its disks and its memory are being copied",
+    (State.REFUSED, Flag.UNASKED): "an eviction would be refused",
     (State.TARGET_NOT_READY, Flag.UNATTACHED): (
         "its target pod waits for the pod that attaches its volumes"
     ),
@@ -117,6 +118,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     Flag.ARRIVING: "this node is its target",
     Flag.COPYING: "its disks go to other claims",
     Flag.UNATTACHED: "its volumes are not attached there",
+    Flag.UNASKED: "nothing evicts it",
 }
 
 

@@ -19,6 +19,7 @@ from virt_admit.forecasts.placement import virt_handlers, volume_attachments
 from virt_admit.forecasts.placement.components import busy_volumes, cluster_controllers
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import entry
+from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
 from virt_admit.model.messages import count, ended, names
 from virt_admit.model.sanitize import indented, line, name
 from virt_admit.model.scheduler.resources import MEMORY, show
@@ -119,6 +120,7 @@ def of_loss(one: Outage) -> Iterator[str]:
             yield f"  to do: {remedy}"
     if len(one.vms) > _MOST_VMS:
         yield f"  and {len(one.vms) - _MOST_VMS} more VMs (see -o json)"
+    yield from _ending(one)
     yield from _starting(one)
     stay = one.loss.homeless
     if stay:
@@ -134,6 +136,23 @@ def of_loss(one: Outage) -> Iterator[str]:
         )
     if any(vm.parts and is_estimated(vm.vmi) for vm in one.vms):
         yield "  an earlier start of some VMs is not known: 10 to 120 seconds are assumed"
+
+
+def _ending(one: Outage) -> Iterator[str]:
+    """Yield the launchers that are being deleted on nodes which are lost: no kubelet ends them, and
+    KubeVirt starts their VMs elsewhere only when they are gone.
+    """
+    cluster = one.loss.cluster
+    for node in one.nodes:
+        if not virt_handlers.is_lost(cluster, node):
+            continue
+        here = entry(cluster, evicted_pods.by_node, node) or ()
+        ending = sorted(pod.full_name for pod in here if pod.deleted and is_launcher(pod))
+        if ending:
+            yield (
+                f"  Terminating: {names(ending, 200)}. No kubelet of {name(node)} ends them, and "
+                "KubeVirt starts a VM elsewhere only when its pod is gone"
+            )
 
 
 def _starting(one: Outage) -> Iterator[str]:
@@ -302,6 +321,14 @@ def _minutes(seconds: int) -> int:
     return max(1, (seconds + 30) // 60)
 
 
+_BEFORE: Final = "such a loss leaves VMs without room"
+
+
+def _is_past(one: Outage) -> bool:
+    """Return whether the nodes are lost already."""
+    return all(virt_handlers.is_lost(one.loss.cluster, node) for node in one.nodes)
+
+
 def _tail(found: Outages) -> Iterator[str]:
     if found.tried < found.total:
         yield f"Not every set of nodes was tried: {found.tried:,} of {found.total:,}."
@@ -309,5 +336,7 @@ def _tail(found: Outages) -> Iterator[str]:
     if memory is not None:
         amount = f"at most {show(MEMORY, memory)} of memory" if memory > 0 else "nothing"
         short = f" ({show(MEMORY, -memory)} are short already)" if memory < 0 else ""
-        yield f"Can still start before such a loss leaves VMs without room: {amount}{short}."
+        past = len(found.outages) == 1 and _is_past(found.outages[0])
+        when = "VMs of the lost nodes have no room" if past else _BEFORE
+        yield f"Can still start before {when}: {amount}{short}."
     yield from not_available(found.unseen)

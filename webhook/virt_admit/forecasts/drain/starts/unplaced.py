@@ -32,6 +32,7 @@ from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.running_release import is_managed, may_be_managed
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.messages import capital, names
+from virt_admit.model.node_updates import cordoners
 from virt_admit.model.node_updates.operators import cordons
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import volumes
@@ -41,6 +42,7 @@ READS: Final[Reads] = union(
     absent_resources.READS,
     candidates.READS,
     contrary_demands.READS,
+    cordoners.READS,
     left_taints.READS,
     lost_quorums.READS,
     missing_devices.READS,
@@ -77,7 +79,7 @@ def problem(
     ):
         return absent
     if passing := busy_nodes.not_ready_now(refusals, cluster, starts=True):
-        return _passing(passing, refusals)
+        return _passing(passing, vmi, refusals)
     return (
         _storage(target, refusals, cluster)
         or _volumes(target, refusals, cluster)
@@ -86,11 +88,14 @@ def problem(
     )
 
 
-def _passing(found: Problem, refusals: Mapping[str, str]) -> Problem:
+def _passing(found: Problem, vmi: Object, refusals: Mapping[str, str]) -> Problem:
     """Return that a pod starts once a node is ready, with what keeps it off the others for good."""
     lasting = {why for why in refusals.values() if any(map(_is_of_volume, why.split("; ")))}
     bound = {cause for why in lasting for cause in why.split("; ") if _is_of_volume(cause)}
     others = f", and its {names(sorted(bound))}" if bound else ""
+    frequency = vmi.at("status", "topologyHints", "tscFrequency").integer
+    if f"{_TSC}{frequency}" in refusals.values():
+        others += f", and others lack its {_TSC}{frequency} ({tsc.demand(vmi)})"
     stays = found.reason.endswith(cordons.STAYS.rstrip("."))
     reason = f"{found.reason}{others}" + ("" if stays else f". {_ONCE_READY}")
     return Problem(reason, typed(found.remedy, found.command), ProblemCause.NO_TARGET)
@@ -264,8 +269,8 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
     """Return that a VMI was given a TSC frequency which the nodes that would take it do not have.
 
     KubeVirt takes the lowest of all nodes that run virt-handler, also of those on which no VM may
-    run; before 1.0.1 of all nodes that virt-handler has ever labelled (kubevirt/kubevirt#10181,
-    #10433).
+    run, as it does not ask whether they are cordoned; before 1.0.1 of all nodes that virt-handler
+    has ever labelled (kubevirt/kubevirt#10181, #10433).
     """
     frequency = vmi.at("status", "topologyHints", "tscFrequency").integer
     barred = sorted(name for name, why in refusals.items() if why == f"{_TSC}{frequency}")
@@ -276,7 +281,8 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
     theirs = names(sorted({str(own[name]) for name in barred}))
     begin = (
         f"no node that could take it has the TSC frequency {frequency}, which KubeVirt chose at "
-        f"its start: {names(barred)} {'has' if len(barred) == 1 else 'have'} {theirs}"
+        f"its start ({tsc.demand(vmi)}): "
+        f"{names(barred)} {'has' if len(barred) == 1 else 'have'} {theirs}"
     )
     lowest = min(own[name] for name in barred)
     suits = all(
@@ -297,18 +303,21 @@ def _frequency(vmi: Object, refusals: Mapping[str, str], cluster: Cluster) -> Pr
         return Problem(
             reason, "stop and start the VM, which then gets the frequency of these nodes", _CAUSE
         )
+    reserved = all(cordoners.is_reserved(name, cluster) for name in bringing)
     why = [cause for name in bringing for cause in refusals.get(name, "").split("; ")]
     if any(cause.endswith(_MISSING) for cause in why):
         return None  # nodes with that frequency are full
-    reason = (
-        f"{begin}. It takes the lowest one of the nodes with "
-        f"{'virt-handler' if by_label else 'such a label'}, that of {names(bringing)}, where this "
-        f"VM cannot run ({names(dict.fromkeys(why))}). {_STAYS}"
+    whose = (
+        f"the control plane ({names(bringing)}), which is kept cordoned"
+        if reserved
+        else f"{names(bringing)}, where this VM cannot run ({names(dict.fromkeys(why))})"
     )
-    if not all(cause.startswith("taint ") for cause in why):
+    of = "virt-handler" if by_label else "such a label"
+    reason = f"{begin}. It takes the lowest one of the nodes with {of}, that of {whose}. {_STAYS}"
+    if not reserved and not all(cause.startswith("taint ") for cause in why):
         return Problem(reason, typed(fixed or f"let it run there and {_AGAIN}", command), _CAUSE)
     ended, labelled = _without_handler(bringing, by_label)
-    ways = "; or ".join(filter(None, (fixed, ended)))
+    ways = "; or ".join(filter(None, (fixed, ended, tsc.undemanded(vmi))))
     return Problem(reason, typed(ways, command or labelled), _CAUSE)
 
 

@@ -16,10 +16,10 @@ from typing import Final
 from virt_admit.forecasts.drain.states.vm_states_kinds import Flag, State, VmState
 from virt_admit.forecasts.placement import running_launchers
 from virt_admit.model import deschedulers
-from virt_admit.model.commands import argument, json_patch, shell, typed
+from virt_admit.model.commands import argument, json_patch, kubectl, shell, typed
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, VMI
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import versions
@@ -106,9 +106,22 @@ def or_stays(problem: Problem, vmi: Object, found: VmState, cluster: Cluster) ->
     cause = problem.id.cause if problem.id is not None else problem.cause
     if cause not in _OF_TARGETS or not way_to_stay(vmi, found, cluster):
         return problem
-    stays = f"if it is to stay until then, remove the mark ({evacuate_cancel(vmi, cluster)})"
+    stays = f"if no drain is to come now, remove the mark ({evacuate_cancel(vmi, cluster)})"
+    stays += _unstarted(found)
     return problem._replace(remedy=f"{stays}; for a drain, {problem.remedy}")
 
+
+def _unstarted(found: VmState) -> str:
+    """Return that the migration goes too which no node takes; empty: there is none."""
+    foreign = Flag.FOREIGN in found.flags
+    if found.migration is None or foreign or found.state not in _WAITING:
+        return ""
+    named = (VMIM, found.migration.name, found.migration.namespace)
+    return f"; then delete {VMIM.kind} {found.migration.name} ({kubectl('delete', *named)})"
+
+
+_WAITING: Final = frozenset((State.QUEUED, State.NO_TARGET, State.UNSCHEDULABLE))
+"""No target pod has a node, so that nothing of the guest is copied yet."""
 
 _OF_TARGETS: Final = frozenset(
     (

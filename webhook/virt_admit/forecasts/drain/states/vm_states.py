@@ -214,7 +214,7 @@ def _without_migration(vmi: Object, own: Sequence[Object], cluster: Cluster) -> 
     if any(not each.ended for each in migrations.own(vmi, cluster)):
         return None
     if strategy == "LiveMigrate" and vmis.migratable(vmi) is False:
-        return VmState(State.REFUSED, since=_refused_since(vmi, node, cluster))
+        return _refused(vmi, node, cluster)
     mark = vmi.at("status", "evacuationNodeName").text
     if mark and mark != node:
         return VmState(State.STALE_MARK, detail=mark)
@@ -235,9 +235,9 @@ def _ending(launcher: Object) -> VmState:
     return VmState(State.STOPPING, since=since, until=until)
 
 
-def _refused_since(vmi: Object, node: str, cluster: Cluster) -> datetime | None:
-    """Return since when the eviction of a VMI is refused, on a node that is drained not before
-    that; None: not known.
+def _refused(vmi: Object, node: str, cluster: Cluster) -> VmState:
+    """Return the state of a VMI whose eviction is refused, on a node that is drained not before
+    that, or would be.
     """
     on, eviction = _node(node, cluster), vmi.condition("EvictionRequested")
     taints = on.at("spec", "taints").items() if on is not None else ()
@@ -247,11 +247,13 @@ def _refused_since(vmi: Object, node: str, cluster: Cluster) -> datetime | None:
         asked.append(node_phases.cordoned_since(on))
     if eviction["status"].text == "True":
         asked.append(clock.instant(eviction["lastTransitionTime"].text))
+    if not asked and on is not None and not vmi.at("status", "evacuationNodeName").text:
+        return VmState(State.REFUSED, flags=(Flag.UNASKED,))
     known = clock.instant(vmi.condition("LiveMigratable")["lastTransitionTime"].text)
     if not asked:
-        return known
+        return VmState(State.REFUSED, since=known)
     first = min(filter(None, asked), default=None)
-    return max(first, known or first) if first is not None else None
+    return VmState(State.REFUSED, since=max(first, known or first) if first is not None else None)
 
 
 def _strategy(vmi: Object, cluster: Cluster) -> str:

@@ -55,6 +55,8 @@ class Flag(enum.StrEnum):
     """Its disks are copied to other claims, as its volumes were changed."""
     UNATTACHED = "unattached"
     """Its target pod is ready and waits for the pod that attaches its volumes there."""
+    UNASKED = "unasked"
+    """Its eviction would be refused, and nothing evicts it."""
 
 
 PLACED: Final = frozenset(

@@ -38,7 +38,9 @@ def not_ready_now(
     busy = {
         name: why
         for name, why in sorted(refusals.items())
-        if all(map(_passes, why.split("; "))) and not is_unregistered(name, cluster)
+        if all(map(_passes, why.split("; ")))
+        and not is_unregistered(name, cluster)
+        and not ("cordoned" in why and cordoners.is_reserved(name, cluster))
     }
     if not busy:
         return None

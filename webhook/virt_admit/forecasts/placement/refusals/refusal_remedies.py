@@ -14,8 +14,10 @@ from virt_admit.forecasts.placement.running_launchers import COPIES_TOLERATIONS
 from virt_admit.model import node_bridges
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.kinds import NODE
 from virt_admit.model.kubernetes.nodes import CONTROL_PLANE
-from virt_admit.model.kubevirt.instances.cpu_models import TARGET
+from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubevirt.instances.cpu_models import HOST, TARGET
 from virt_admit.model.kubevirt.launcher.launcher_pod import CPU_FEATURE
 from virt_admit.model.kubevirt.settings import configuration, live_updates
 from virt_admit.model.messages import names
@@ -215,8 +217,11 @@ def cause_of(causes: Collection[str]) -> ProblemCause:
 def of_host_model(target: SchedulingTarget, causes: Collection[str], cluster: Cluster) -> str:
     """Return that a guest has the CPU features of its node by ``host-model``, as an insertion;
     empty: they are not the cause, the VM itself asks for them, or not even its node has them now,
-    so that a restart alone helps.
+    so that a restart alone helps. Where its host model is that of other processors, return which
+    ones the other nodes have.
     """
+    if any(each.startswith(_HOST_MODEL) for each in causes):  # another kind of processor
+        return _other_hosts(target.placement.without, cluster)
     node = candidates.scheduler(cluster).state.nodes.get(target.placement.without)
     labels = node.labels if node is not None else {}
     lacking = [each.partition(_FEATURE)[2] for each in causes if each.startswith(_FEATURE)]
@@ -229,6 +234,22 @@ def of_host_model(target: SchedulingTarget, causes: Collection[str], cluster: Cl
     )
 
 
+def _other_hosts(own: str, cluster: Cluster) -> str:
+    """Return the host models of the other nodes, as an insertion; empty: they are not known."""
+    models = {node.name: _host_models(node) for node in cluster.known(NODE)}
+    by_model: dict[str, list[str]] = {}
+    for node, model in models.items():
+        if model and model != models.get(own):
+            by_model.setdefault(model, []).append(node)
+    said = (f"{names(some)}: {model}" for model, some in sorted(by_model.items()))
+    return f", while other nodes have another one ({names(said, 150)})" if by_model else ""
+
+
+def _host_models(node: Object) -> str:
+    return names(sorted(key.removeprefix(HOST) for key in node.labels if key.startswith(HOST)))
+
+
+_HOST_MODEL: Final = "host model "
 _FEATURE: Final = "CPU feature "
 
 

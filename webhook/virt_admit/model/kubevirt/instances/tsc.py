@@ -111,6 +111,26 @@ def wants_equal(release: Version | None) -> bool:
     return release is not None and release < since and not _BACKPORT <= release < (0, 59)
 
 
+def demand(vmi: Object) -> str:
+    """Return where a VMI has its frequency, and the feature that asks for one."""
+    feature = "CPU feature invtsc" if _has_invtsc(vmi) else "hyperv.reenlightenment"
+    return f"status.topologyHints.tscFrequency, for {feature}"
+
+
+def undemanded(vmi: Object) -> str:
+    """Return how a VM needs no frequency; empty: its guest would see another CPU."""
+    if _has_invtsc(vmi):
+        return ""
+    return "if its guest runs no VMs of its own, remove hyperv.reenlightenment from the VM"
+
+
+def _has_invtsc(vmi: Object) -> bool:
+    """Return whether a VMI has the feature that asks first (tsc.go#GetTscFrequencyRequirement)."""
+    features = vmi.at("spec", "domain", "cpu", "features").items()
+    named = (each["policy"].text for each in features if each["name"].text == "invtsc")
+    return any(policy in ("require", "force") for policy in named)
+
+
 def _some_node_shows_it(cluster: Cluster) -> bool:
     return any(
         node.labels.get(SCHEDULABLE) == "true" and _shows_it(node) for node in nodes.every(cluster)

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain.control import small_claims
+from virt_admit.forecasts.drain.starts import foreign_clones
 from virt_admit.forecasts.drain.starts.storage import (
     linstor_places,
     lost_sources,
@@ -38,6 +39,7 @@ from virt_admit.model.problems import Problem, ProblemCause
 _CHOSEN: Final = "volume.kubernetes.io/selected-node"
 READS: Final[Reads] = union(
     clock.READS,
+    foreign_clones.READS,
     lost_sources.READS,
     refused_modes.READS,
     state_claims.READS,
@@ -180,6 +182,8 @@ def problem(
         reason = f"Trident has no backend for class {storage_class.name}: {offline.reason}"
         return Problem(reason, offline.remedy, ProblemCause.NOT_REPORTED)
     why = cut_middle(error, _LONGEST)
+    if (foreign := foreign_clones.of(claim, why, cluster)) is not None:
+        return foreign
     if refusing_storage.HANGS.search(said):
         return _unanswered(claim, storage_class, why, cluster)
     return Problem(why, _remedy(claim, storage_class, cluster), ProblemCause.NOT_REPORTED)
