@@ -43,6 +43,9 @@ def test_harvester_frees_the_pods_of_its_nodes(value, wait):
     [
         ('{"enable":false,"period":300}', "it is switched off"),
         ('{"enable":true,"period":0}', "it is not valid"),
+        ('{"enable":true,"period":1e999}', "it is not valid"),
+        ('{"enable":true,"period":"90"}', "it is not valid"),
+        (f'{{"enable":true,"period":1{"0" * 400}}}', "it is not valid"),
         ("[]", "it is not valid"),
         ("yes", "it is not valid"),
     ],
