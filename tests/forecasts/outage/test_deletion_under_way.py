@@ -453,6 +453,25 @@ def test_older_releases_wait_for_the_volumes_of_a_dead_node(tag, attached, chang
         assert "nodeDrainTimeout and nodeVolumeDetachTimeout of Machine machine-n1" in vm.remedy
 
 
+@pytest.mark.parametrize("pods", [ledger(), ledger(tolerates=False)])
+def test_a_drain_time_out_does_not_end_the_wait_for_volumes(pods):
+    own = capi(machine(SHORT, nodeDrainTimeout="5m"))
+    vm = with_long_grace(own, release("v1.7.1"), pods, attached=2)
+    assert vm.outcome == "never restarts"
+    assert "its deletion then waits without a limit for the 2 volumes" in vm.reason
+
+
+def test_a_drain_that_is_over_waits_for_no_grace_period():
+    at = ago(minutes=1)
+    over = [
+        {"type": "DrainingSucceeded", "status": "True", "lastTransitionTime": at},
+        {"type": "VolumeDetachSucceeded", "status": "False", "lastTransitionTime": at},
+    ]
+    vm = with_long_grace(capi(machine(SHORT, over)), release("v1.7.1"), attached=2)
+    assert "waits without a limit for the 2 volumes" in vm.reason
+    assert "its drain" not in vm.reason
+
+
 def test_a_pod_that_a_drain_leaves_alone_holds_it_for_no_grace_period():
     pod, own = ledger(deleted={"minutes": -30})
     skips = {"labels": LABELS | {"cluster.x-k8s.io/drain": "skip"}}

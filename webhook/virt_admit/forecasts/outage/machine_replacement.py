@@ -125,8 +125,7 @@ def deletion(machine: Object | None, node: str, loss: Loss) -> str:
 def _left(machine: Object, loss: Loss) -> int | None:
     """Return the seconds that the drain of a Machine may still wait; None: no limit, or ended."""
     limit, now = machine_drain.ends(machine), clock.now(loss.cluster)
-    drained = machine_drain.is_drained(machine) or machine_drain.volume_wait(machine) is not None
-    if limit is None or now is None or drained:
+    if limit is None or now is None or machine_drain.is_over(machine):
         return None
     return max(int((limit - now).total_seconds()), 0)
 
@@ -162,7 +161,8 @@ def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | 
     if not silent:
         return None
     held, awaited = list(_holding(node, loss)), _awaited(machine, node, loss)
-    if waits and not held:
+    certain = [each for each in held if each.certain]
+    if waits and (left is not None or not certain):
         return _without_limit(begun, waits)
     if not held and awaited is None:
         return _ending(machine, begun, loss)
@@ -170,7 +170,7 @@ def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | 
         left = min(awaited.left, awaited.left if left is None else left)
     if left is not None:
         return FreedPods(Seconds(left, None), NODE_GONE, Detach.FORCED)
-    if certain := [each for each in held if each.certain]:
+    if certain:
         more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
         return (
             f"{begun}, and its drain waits without a limit for pod "
