@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, NAMESPACE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, next_unlike
 from virt_admit.model.messages import names
 
 PROVIDER: Final = "cluster.x-k8s.io/provider"
@@ -178,12 +178,8 @@ class _OfProviders(NamedTuple):
     def of(cls, found: Iterable[tuple[datetime, str]]) -> _OfProviders:
         every = sorted(found)
         times, providers = [time for time, _ in every], [provider for _, provider in every]
-        following = [len(every)] * len(every)
-        for each in range(len(every) - 2, -1, -1):
-            alike = providers[each] == providers[each + 1]
-            following[each] = following[each + 1] if alike else each + 1
         latest = sorted((time, own) for own, time in dict(zip(providers, times, strict=True)).items())
-        return cls(times, providers, following, latest[-2:])
+        return cls(times, providers, next_unlike(providers), latest[-2:])
 
     def first(self, own: str, since: datetime) -> datetime | None:
         """Return the first time of another provider from a moment on; None: there is none."""
