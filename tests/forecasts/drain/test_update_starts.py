@@ -99,6 +99,11 @@ def test_what_is_in_use_is_not_switched_off(part, starts, switch):
     assert ("virtTemplateDeployment" in found.remedy) is switch
 
 
+def test_what_is_switched_off_already_is_not_switched_off():
+    found = waits(component(API), configuration={"virtTemplateDeployment": {"enabled": False}})
+    assert "virtTemplateDeployment" not in found.remedy
+
+
 def test_a_registry_that_is_set_may_be_wrong():
     found = waits(component("virt-api"), imageRegistry="r.io")
     assert "; or correct spec.imageRegistry of KubeVirt" in found.remedy

@@ -186,12 +186,14 @@ _OF_IMAGES: Final = ("imageRegistry", "imageTag")
 
 def _switch(kubevirt: Object, known: Sequence[str], cluster: Cluster) -> tuple[str, str]:
     """Return how Deployments are switched off without which the VMs run, in words, and with the
-    command; empty: one is needed or in use, or HyperConverged would undo it.
+    command; empty: one is needed or in use, they are off, or HyperConverged would undo it.
 
     Their APIServices and webhooks go with them (pkg/virt-operator/util/config.go
     #VirtTemplateDeploymentEnabled).
     """
     own = [find(cluster, DEPLOYMENT, kubevirt.namespace, name) for name in known]
+    if kubevirt.at(*_TEMPLATES_OFF).boolean is False:
+        return "", ""
     if not all(map(_is_unused_template, own)) or may_be_managed(kubevirt, cluster):
         return "", ""
     words = (

@@ -3,7 +3,8 @@
 A replica that is made for a volume with data takes a slot of its node when its process starts, and
 gives it back once it is healthy or has failed. A node has as many as the setting says. An engine
 takes new replicas only when all of its volume run, so volumes with two new replicas each can hold
-the slots for which the others wait, and none of them ends. Sources:
+the slots for which the others wait, and none of them ends. Releases after 1.12.1 do not wait for
+new replicas that never started: their engine takes those that run, which is read here. Sources:
 longhorn/longhorn-manager:controller/replica_controller.go#CanStartRebuildingReplica,
 :controller/volume_controller.go#openVolumeDependentResources ("wait for all potentially healthy
 replicas become running"); https://github.com/longhorn/longhorn/issues/13629.
