@@ -42,9 +42,7 @@ def check(*begun, steps=0):
 
 
 def cluster(*objects, complete=("*",)):
-    return Snapshot(
-        list(objects), complete=list(complete), server_version="v1.31.0", time=NOON
-    )
+    return Snapshot(list(objects), complete=list(complete), server_version="v1.31.0", time=NOON)
 
 
 SNR, FAR = (

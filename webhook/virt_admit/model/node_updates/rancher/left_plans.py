@@ -286,9 +286,7 @@ def _pod_of(failed: _FailedPod) -> tuple[str, str]:
 @cached
 def _failed(cluster: Cluster) -> Sequence[_FailedPod]:
     """Return the events of pods that failed, by their pods."""
-    abouts = (
-        (each["involvedObject"], each) for each in events.known(POD.kind, "Failed", cluster)
-    )
+    abouts = ((each["involvedObject"], each) for each in events.known(POD.kind, "Failed", cluster))
     found = (
         _FailedPod((about["namespace"].text or "", about["name"].text or ""), place, event)
         for place, (about, event) in enumerate(abouts)

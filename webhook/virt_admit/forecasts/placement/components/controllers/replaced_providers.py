@@ -178,7 +178,9 @@ class _OfProviders(NamedTuple):
     def of(cls, found: Iterable[tuple[datetime, str]]) -> _OfProviders:
         every = sorted(found)
         times, providers = [time for time, _ in every], [provider for _, provider in every]
-        latest = sorted((time, own) for own, time in dict(zip(providers, times, strict=True)).items())
+        latest = sorted(
+            (time, own) for own, time in dict(zip(providers, times, strict=True)).items()
+        )
         return cls(times, providers, next_unlike(providers), latest[-2:])
 
     def first(self, own: str, since: datetime) -> datetime | None:
