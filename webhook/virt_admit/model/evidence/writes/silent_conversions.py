@@ -116,8 +116,7 @@ def _of_pods(cluster: Cluster) -> Mapping[str, int]:
 def _of_kinds(cluster: Cluster) -> Mapping[tuple[str, str], int]:
     """Return the place of each conversion by the namespace of its Service and its definition."""
     return {
-        (each.service[0], each.definition.name): place
-        for place, each in enumerate(_known(cluster))
+        (each.service[0], each.definition.name): place for place, each in enumerate(_known(cluster))
     }
 
 
