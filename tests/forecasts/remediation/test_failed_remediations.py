@@ -252,6 +252,14 @@ def test_a_node_without_an_agent_is_never_remediated():
     assert "for the next time, set customDsTolerations of" in found.remedy
 
 
+def test_the_release_may_not_have_the_taint():
+    own = check(SNR)
+    seen = cluster(own, unable(), lost(), *agents("w2"))
+    seen.server_version = None
+    found = failed_remediations.of_node(own, "w1", seen)
+    assert "taint it out-of-service (the taint has an effect from Kubernetes 1.26" in found.remedy
+
+
 def test_a_remediation_that_has_begun_does_not_go_on():
     own, found = check(SNR), unable()
     found.data["status"]["conditions"] = [{"type": "Processing", "status": "True"}]
