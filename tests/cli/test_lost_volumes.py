@@ -44,9 +44,9 @@ def fenced() -> list[Object]:
 
 @pytest.fixture
 def explain(tmp_path):
-    def run(items, *words):
+    def run(items, *words, **fields):
         path = tmp_path / "cluster.json"
-        path.write_text(json.dumps(snapshot(items)))
+        path.write_text(json.dumps(snapshot(items, **fields)))
         return CliRunner().invoke(virt_admit, ["explain", *words, "--cluster", str(path)]).stdout
 
     return run
@@ -64,6 +64,15 @@ def test_the_vm_says_that_the_node_of_its_volume_is_lost(explain):
         in out
     )
     assert f"To do {REMEDY} " in flat(out)
+
+
+def test_the_release_may_not_have_the_taint(explain):
+    items = starting()
+    for node in (each for each in items if each["kind"] == "Node"):
+        node["status"].pop("nodeInfo", None)
+    out = flat(explain(items, "vm/db", "-n", "vms", serverVersion=None))
+    assert "or delete its Node (the taint has an effect from Kubernetes 1.26 on, and the" in out
+    assert "release here is not known): kubectl taint nodes n2" in out
 
 
 def test_the_node_says_who_waits_for_its_volume(explain):

@@ -7,6 +7,9 @@ from tests.forecasts.drain import operator_clusters as world
 from tests.forecasts.drain.operator_clusters import LONGHORN, replica, volume
 from tests.forecasts.drain.test_begun_pods import node
 from tests.forecasts.drain.test_operator_budgets import drained
+from tests.work import measured
+from virt_admit.forecasts.drain.targets import rebuild_slots
+from virt_admit.model.kubernetes.cluster import Snapshot
 
 NOW, LATE = "2027-03-01T12:00:00Z", "2027-03-01T11:58:00Z"
 DAYS = "2027-02-20T08:00:00Z"
@@ -152,6 +155,44 @@ def test_replicas_that_hold_the_slots_of_one_another_are_named_with_the_limit():
     assert "v2-r-c that of c, for which v1-r-c waits" in found["reason"]
     assert "v1-r-b that of b, for which v2-r-b waits" in found["reason"]
     assert found["remedy"].startswith("Set concurrent-replica-rebuild-per-node-limit to 2: kubectl")
+    assert "; set it back to 1 once they are rebuilt" in found["remedy"]
+
+
+def chained(number, *, closed):
+    """Yield volumes of which each holds the slot for which the one before it waits."""
+    for each in range(number):
+        yield replica(f"v{each}", "a")
+        yield new(f"v{each}", f"n{each}", "running")
+        if closed or each < number - 1:
+            yield new(f"v{each}", f"n{(each + 1) % number}", "stopped")
+
+
+@pytest.mark.parametrize(
+    ("objects", "says"),
+    [
+        (chained(2000, closed=False), "replica v0-r-n1 waits for a rebuild slot of n1"),
+        (chained(2000, closed=True), "no rebuilding begins"),
+    ],
+    ids=["a chain", "a circle"],
+)
+def test_many_volumes_are_compared_in_time(objects, says):
+    cluster = Snapshot([*objects, limit("1")], complete=["*"], time=NOW)
+    every = [volume(f"v{each}", 3, on="a") for each in range(1999)]
+    with measured() as work:
+        found = [rebuild_slots.waits([each], cluster) for each in every]
+    assert found[0].why.startswith(says)
+    assert all(found)
+    assert work.seconds < 2
+
+
+def test_many_slots_are_given_as_a_decision():
+    lone = [new("v0", "b", "running"), *(new(f"v{each}", "b", "stopped") for each in range(12))]
+    objects = [*lone, *(replica(f"v{each}", "a") for each in range(12)), limit("1")]
+    for each, found in enumerate(objects):
+        found.data["metadata"]["name"] += "" if found.kind == "Setting" else f"-{each}"
+    cluster = Snapshot(objects, complete=["*"], time=NOW)
+    found = rebuild_slots.waits([volume("v0", 3, on="a")], cluster)
+    assert found.remedy.startswith("as a decision, set concurrent-replica-rebuild-per-node-limit")
 
 
 @pytest.mark.parametrize(

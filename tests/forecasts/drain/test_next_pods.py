@@ -111,7 +111,9 @@ def test_it_may_refuse_the_pod_of_a_vm_that_is_shut_down_or_lost(level: str) -> 
     assert outcome is VmOutcome.RESTARTS
     assert ("enforces Pod Security restricted" in reason) is refused
     objects = (*nodes(), namespace(level), *vm())
-    (lost,) = outage(("a",), cluster(*objects, nodes=())).vms
+    seen = cluster(*objects, nodes=())
+    seen.server_version = "v1.31.0"
+    (lost,) = outage(("a",), seen).vms
     assert (lost.by_hand is None) is refused
 
 

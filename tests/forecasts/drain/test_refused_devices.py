@@ -147,6 +147,14 @@ def test_no_serial_of_another_disk_is_proposed(other, shorter):
     assert found.shorter == shorter
 
 
+def test_no_serial_of_no_length_is_proposed():
+    vmi, vm = objects(disk("data", serial=LONG), plugged=("data",))
+    vmi.data["status"]["phase"] = "Running"
+    said = SERIAL.replace("36", "0")
+    found = refused_devices.long_serial(vmi, "data", said, Snapshot([vm], ["*"]))
+    assert found.shorter == ""
+
+
 @pytest.mark.parametrize(
     ("alias", "words"),
     [

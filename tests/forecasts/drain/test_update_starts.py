@@ -78,6 +78,13 @@ def test_components_whose_images_are_missing_are_named_and_can_be_switched_off()
     assert '{"virtTemplateDeployment":{"enabled":false}}' in found.remedy
 
 
+def test_an_image_that_its_registry_refuses_is_not_put_there():
+    found = waits(component("virt-api"), component("virt-controller", error="401 Unauthorized"))
+    assert found.remedy.startswith("put image r.io/virt-api:v2 into the registry: kubectl describe")
+    assert "; then repair pod virt-controller-1-x, which has another cause" in found.remedy
+    assert "and 1 more" not in found.brief
+
+
 @pytest.mark.parametrize(
     ("part", "starts", "switch"),
     [
@@ -90,6 +97,11 @@ def test_what_is_in_use_is_not_switched_off(part, starts, switch):
     found = waits(part)
     assert found.remedy.startswith(starts)
     assert ("virtTemplateDeployment" in found.remedy) is switch
+
+
+def test_what_is_switched_off_already_is_not_switched_off():
+    found = waits(component(API), configuration={"virtTemplateDeployment": {"enabled": False}})
+    assert "virtTemplateDeployment" not in found.remedy
 
 
 def test_a_registry_that_is_set_may_be_wrong():

@@ -453,6 +453,39 @@ def test_older_releases_wait_for_the_volumes_of_a_dead_node(tag, attached, chang
         assert "nodeDrainTimeout and nodeVolumeDetachTimeout of Machine machine-n1" in vm.remedy
 
 
+@pytest.mark.parametrize("pods", [ledger(), ledger(tolerates=False)])
+def test_a_drain_time_out_does_not_end_the_wait_for_volumes(pods):
+    own = capi(machine(SHORT, nodeDrainTimeout="5m"))
+    vm = with_long_grace(own, release("v1.7.1"), pods, attached=2)
+    assert vm.outcome == "never restarts"
+    assert "its deletion then waits without a limit for the 2 volumes" in vm.reason
+
+
+@pytest.mark.parametrize("version", ["v1.33.4", "v1.25.4"])
+@pytest.mark.parametrize("pods", [[], ledger()], ids=["volumes", "a budget"])
+def test_the_taint_of_a_node_without_power_ends_what_its_drain_waits_for(version, pods):
+    items = cluster_with(capi(machine(SHORT)), release("v1.7.1"), pods)
+    dead_node = only(items, "Node", "n1")
+    dead_node["status"]["volumesAttached"] = [{"name": "csi^1"}]
+    dead_node["spec"]["taints"] = [
+        {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+    ]
+    seen = Snapshot(map(Object, items), ["*"], server_version=version, time=ago())
+    (vm,) = outages(Question(nodes=("n1",)), seen).outages[0].vms
+    assert vm.outcome == ("restarts" if version == "v1.33.4" else "never restarts")
+
+
+def test_a_drain_that_is_over_waits_for_no_grace_period():
+    at = ago(minutes=1)
+    over = [
+        {"type": "DrainingSucceeded", "status": "True", "lastTransitionTime": at},
+        {"type": "VolumeDetachSucceeded", "status": "False", "lastTransitionTime": at},
+    ]
+    vm = with_long_grace(capi(machine(SHORT, over)), release("v1.7.1"), attached=2)
+    assert "waits without a limit for the 2 volumes" in vm.reason
+    assert "its drain" not in vm.reason
+
+
 def test_a_pod_that_a_drain_leaves_alone_holds_it_for_no_grace_period():
     pod, own = ledger(deleted={"minutes": -30})
     skips = {"labels": LABELS | {"cluster.x-k8s.io/drain": "skip"}}

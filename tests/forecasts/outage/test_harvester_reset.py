@@ -13,7 +13,9 @@ from virt_admit.rule import Context
 from virt_admit.rules.node import node_without_health_check
 
 
-def harvester(value, *own, group="harvesterhci.io", release=None, role=None, ready="True"):
+def harvester(
+    value, *own, group="harvesterhci.io", release=None, role=None, ready="True", kubelet=None
+):
     """The loss of a node of Harvester, whose setting has this value,
     and whose own pods are on these nodes.
     """
@@ -24,6 +26,8 @@ def harvester(value, *own, group="harvesterhci.io", release=None, role=None, rea
     setting = manifest(f"{group}/v1beta1", "Setting", "vm-force-reset-policy", **fields)
     place = {"namespace": "harvester-system", "labels": {"app.kubernetes.io/name": "harvester"}}
     pods = [pod(f"harvester-{on}", on, "1Gi", metadata=place) for on in own]
+    for each in nodes if kubelet else ():
+        each["status"]["nodeInfo"] = {"kubeletVersion": kubelet}
     for each in nodes if role is not None else ():
         each["metadata"]["labels"][f"node-role.kubernetes.io/{role}"] = "true"
     found = snapshot(nodes, vm("db", "n1"), pods, setting if value is not None else [])
@@ -43,6 +47,9 @@ def test_harvester_frees_the_pods_of_its_nodes(value, wait):
     [
         ('{"enable":false,"period":300}', "it is switched off"),
         ('{"enable":true,"period":0}', "it is not valid"),
+        ('{"enable":true,"period":1e999}', "it is not valid"),
+        ('{"enable":true,"period":"90"}', "it is not valid"),
+        (f'{{"enable":true,"period":1{"0" * 400}}}', "it is not valid"),
         ("[]", "it is not valid"),
         ("yes", "it is not valid"),
     ],
@@ -64,7 +71,6 @@ def test_a_silent_node_is_off_before_its_vms_are_reset(ready):
 @pytest.mark.parametrize(
     ("release", "role", "taint", "delete"),
     [
-        (None, None, True, False),
         ("v1.26.0+rke2r1", None, True, False),
         ("v1.25.9+rke2r1", None, False, True),
         ("v1.23.4", "control-plane", False, False),
@@ -78,6 +84,19 @@ def test_the_taint_is_offered_where_the_release_acts_on_it(release, role, taint,
     assert ("start n1 again: until then, Kubernetes" in row.remedy) is not taint
     assert ("delete its Node object" in row.remedy) is delete
     assert (row.by_hand is not None) is taint
+
+
+UNSURE = "taint it out-of-service (the taint has an effect from Kubernetes 1.26 on, and the"
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "sure"), [("v1.31.1+rke2r1", True), ("v1.25.9+rke2r1", False), (None, False)]
+)
+def test_no_kubelet_is_newer_than_an_api_server_of_a_release_that_is_not_known(kubelet, sure):
+    row = only_vm(harvester('{"enable":false,"period":300}', "n1", "n2", kubelet=kubelet))
+    assert "kubectl taint nodes n1" in row.remedy
+    assert (UNSURE in row.remedy) is not sure
+    assert (row.by_hand is not None) is sure
 
 
 def test_harvester_is_lost_with_its_only_pod():

@@ -129,6 +129,7 @@ def test_a_lost_node_had_it_in_use_at_last():
     assert found.lasts
     assert found.words.startswith("node a, which does not report and is not fenced, had it in use")
     assert "make sure that a is off; a taint out-of-service, as a decision once" in found.remedy
+    assert "ends all its pods (the taint has an effect from Kubernetes 1.26 on" in found.remedy
     assert "kubectl taint" not in found.remedy
     assert command_of(found.remedy) == "virt-admit explain node/a"
 

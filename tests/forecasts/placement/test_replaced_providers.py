@@ -3,6 +3,7 @@
 import pytest
 
 from tests.builders import manifest, node
+from tests.work import measured
 from virt_admit.forecasts.placement.components.controllers import (
     replaced_providers,
     stopped_workloads,
@@ -207,3 +208,15 @@ def test_a_provider_without_replicas_is_one_cause_for_all_that_wait_for_it():
         f"Deployment capmox/{NAME} is scaled to 0"
     ]
     assert found.before_nodes == ""
+
+
+def test_many_providers_are_compared_in_time():
+    spaces = [space(f"s{each}") for each in range(4000)]
+    made = [provider(NAME, f"s{each}", f"p{each}", OLD, each % 2) for each in range(4000)]
+    for each in made[1::2]:
+        each.data["metadata"]["creationTimestamp"] = at("11:55")
+    down = [scale_down(NAME, f"s{each}", "11:50") for each in range(0, 4000, 2)]
+    seen = Snapshot([*spaces, *made, *down], complete=["*"], time=NOW)
+    with measured() as work:
+        assert len(replaced_providers.awaited(seen)) == 2000
+    assert work.seconds < 1

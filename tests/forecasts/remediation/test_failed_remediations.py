@@ -42,7 +42,7 @@ def check(*begun, steps=0):
 
 
 def cluster(*objects, complete=("*",)):
-    return Snapshot(list(objects), complete=list(complete), time=NOON)
+    return Snapshot(list(objects), complete=list(complete), server_version="v1.31.0", time=NOON)
 
 
 SNR, FAR = (
@@ -250,6 +250,14 @@ def test_a_node_without_an_agent_is_never_remediated():
     )
     assert "nodeshutdown" in found.remedy
     assert "for the next time, set customDsTolerations of" in found.remedy
+
+
+def test_the_release_may_not_have_the_taint():
+    own = check(SNR)
+    seen = cluster(own, unable(), lost(), *agents("w2"))
+    seen.server_version = None
+    found = failed_remediations.of_node(own, "w1", seen)
+    assert "taint it out-of-service (the taint has an effect from Kubernetes 1.26" in found.remedy
 
 
 def test_a_remediation_that_has_begun_does_not_go_on():

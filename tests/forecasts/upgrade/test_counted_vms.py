@@ -83,13 +83,14 @@ def test_a_vmi_that_has_ended_is_not_deleted_where_its_vm_would_run_again(object
 @pytest.mark.parametrize(
     ("vmi", "words"),
     [
+        (of_vm(ended("Failed")), "Unless the run strategy of its VM is Once, delete that VMI"),
         (of_vm(ended("Failed")), "whether its VM then starts cannot be determined"),
         (
             of_vm(ended("Failed"), kind="VirtualMachineInstanceReplicaSet"),
             "(VirtualMachineInstanceReplicaSet off, which owns it, may then make it again)",
         ),
     ],
-    ids=["VMs unread", "another owner"],
+    ids=["VMs unread", "VMs unread, as said", "another owner"],
 )
 def test_a_vmi_that_has_ended_and_whose_vm_is_not_known(vmi, words):
     objects = [upgrade("Pre-draining"), counting("v1.4.0"), vmi]
@@ -97,6 +98,17 @@ def test_a_vmi_that_has_ended_and_whose_vm_is_not_known(vmi, words):
     found = counted_vms.of_job(*objects[:2], "a", cluster)
 
     assert words in found.remedy
+
+
+@pytest.mark.parametrize(("first", "does"), [("Manual", "so for"), ("Once", "delete")])
+def test_another_vmi_whose_vm_was_not_read(first, does):
+    vmis = [of_vm(ended("Failed")), of_vm(ended("Failed"), "on")]
+    objects = [upgrade("Pre-draining"), counting("v1.4.0"), vm(first), *vmis]
+    cluster = Snapshot([node("a", cordoned="2027-03-01T06:30:00Z"), *objects], [], time=NOW)
+    found = counted_vms.of_job(*objects[:2], "a", cluster)
+
+    says = f"; then, unless the run strategy of its VM is Once, {does} shop/on (not read)"
+    assert found.remedy.endswith(says)
 
 
 @pytest.mark.parametrize(

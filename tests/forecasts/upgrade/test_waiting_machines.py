@@ -3,13 +3,16 @@
 import pytest
 
 from tests.builders import manifest, node
+from tests.work import measured
 from virt_admit.forecasts.repair import judging
 from virt_admit.forecasts.repair.repair_plan import Goal
 from virt_admit.forecasts.upgrade import rehearsal, rollouts
+from virt_admit.forecasts.upgrade.pools import updater_pods, waiting_machines
 from virt_admit.forecasts.upgrade.rehearsal import Options
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE
+from virt_admit.model.kubernetes.objects import Object
 
 CAPI = "cluster.x-k8s.io/v1beta2"
 NOW, LONG, SHORT = "2026-01-01T12:00:00Z", "2026-01-01T08:40:00Z", "2026-01-01T11:30:00Z"
@@ -265,8 +268,8 @@ def test_a_new_machine_comes_first_and_no_host_is_free():
     assert stop.remedy.startswith("Add a host, or, if one node may be missing meanwhile, set max")
 
 
-def plane(surge=None, kind="Metal3MachineTemplate"):
-    spec = {"machineTemplate": {"infrastructureRef": {"kind": kind}}}
+def plane(surge=None, kind="Metal3MachineTemplate", replicas=3):
+    spec = {"machineTemplate": {"infrastructureRef": {"kind": kind}}, "replicas": replicas}
     if surge is not None:
         spec["rolloutStrategy"] = {"rollingUpdate": {"maxSurge": surge}}
     api = "controlplane.cluster.x-k8s.io/v1beta1"
@@ -289,6 +292,29 @@ def test_a_control_plane_that_finds_no_host_either_is_the_same_cause(found, name
     )
     assert stop.reason.startswith(subject) is named
     assert ("(KubeadmControlPlane: maxSurge 0)" in stop.remedy) is named
+
+
+def test_a_control_plane_of_one_machine_cannot_be_without_it():
+    (stop,) = metal(*USED, others=[plane(replicas=1)]).stops
+    assert "KubeadmControlPlane: maxSurge 0" not in stop.remedy
+    assert "(KubeadmControlPlane: fleet/cp needs a further host, as it has" in stop.remedy
+
+
+def test_many_deployments_without_a_host_and_a_provider_are_described_once():
+    first, own = deployment(template={"spec": METAL}, clusterName="prod"), machine("m-a", "a")
+    own.data["spec"] = {"infrastructureRef": {"kind": "Metal3Machine", "name": "m-a"}}
+    used = {"consumerRef": {"name": "m-a"}}
+    host = manifest("metal3.io/v1alpha1", "BareMetalHost", "h", "fleet", spec=used)
+    off = manifest("apps/v1", "Deployment", "capm3-controller-manager", "x", spec={"replicas": 0})
+    every = [{"metadata": first.data["metadata"] | {"name": f"md-{each}"}} for each in range(1500)]
+    made = [Object(first.data | each) for each in every]
+    cluster = Snapshot([*made, host, own, off], complete=["*"], time=NOW)
+    with measured() as work:
+        hosts = [list(waiting_machines.without_machine(each, cluster)) for each in made]
+        providers = [list(updater_pods.of_deployment(each, cluster)) for each in made]
+    assert all(map(len, hosts))
+    assert all(map(len, providers))
+    assert work.seconds < 2
 
 
 def test_no_host_is_one_cause_for_all_deployments():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import endpoint_slice, manifest
+from tests.work import measured
 from virt_admit.model.evidence.writes import silent_conversions
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT
@@ -134,3 +135,18 @@ def test_the_pods_of_a_service_are_matched_once_for_all_definitions(monkeypatch)
 
     assert found(*many, *CIRCLE, of="hco-webhook") is not None
     assert matched == ["hco-webhook-1-x"]
+
+
+def test_many_programs_that_end_and_kinds_are_compared_in_time():
+    made = [part for each in range(250) for part in program(f"d{each}")]
+    for pod in (each for each in made if each.kind == "Pod"):
+        pod.data["metadata"]["labels"] = {"name": "hco-webhook"}
+    kinds = [definition(name=f"x{each}.hco.kubevirt.io") for each in range(250)]
+    elsewhere = [part for each in range(250) for part in program(f"o{each}", namespace="other")]
+    cluster = Snapshot([*made, *kinds, *elsewhere, *webhook()], ["*"], time=NOW)
+    with measured() as work:
+        every = [
+            silent_conversions.of_deployment(each, cluster) for each in cluster.known(DEPLOYMENT)
+        ]
+    assert {each.definition.name for each in every if each is not None} == {"x0.hco.kubevirt.io"}
+    assert work.seconds < 1

@@ -83,7 +83,10 @@ def test_what_is_not_json_is_refused_in_time(text):
     assert work.seconds < 2
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[" * 100_000, '{"a": 1'])
+OUT_OF_RANGE = ("NaN", "-Infinity", '{"a": 1e999}')
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[" * 100_000, '{"a": 1', *OUT_OF_RANGE])
 def test_a_text_that_is_no_json_is_none(text):
     assert json_codec.embedded(text) is None
 

@@ -3,8 +3,11 @@
 import pytest
 
 from tests.builders import manifest
+from tests.work import measured
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.node_updates import cordoners
+from virt_admit.model.node_updates.rancher import left_plans
 
 NOON, TURN, CORDON = "2026-01-01T12:00:00Z", "2026-01-01T11:10:00Z", "2026-01-01T11:11:00Z"
 GROUP = "upgrade.cattle.io"
@@ -136,3 +139,35 @@ def test_events_have_expired():
 )
 def test_a_cordon_of_a_maintenance(objects):
     assert left(*objects) is None
+
+
+def test_the_job_of_a_plan_in_another_namespace_completes_none():
+    other = event("JobComplete", "Job completed on Node b", "2026-01-01T11:10:30Z")
+    other.data["involvedObject"] = other.data["involvedObject"] | {"namespace": "other"}
+
+    assert left(node(), SYNCED, other) is not None
+
+
+def several(number, *, turns):
+    """Return cordoned nodes, each of a Plan of its own that is gone."""
+    since = CORDON if turns else "2026-01-01T01:00:00Z"
+    for each in range(number):
+        labels = {} if turns else {f"plan.{GROUP}/p{each}": "x"}
+        yield node(f"n{each}", since=since, labels=labels)
+        if turns:
+            said = f"Jobs synced for version v1.31.7 on Nodes n{each}. Hash"
+            for reason, message in (("SyncJob", said), ("JobComplete", "Job completed on Node z")):
+                found = event(reason, message, name=f"p{each}")
+                found.data["metadata"] = found.data["metadata"] | {"name": f"{reason}-{each}"}
+                yield Object(found.data)
+
+
+@pytest.mark.parametrize("turns", [True, False])
+def test_many_cordons_are_judged_in_time(turns):
+    made = list(several(1500, turns=turns))
+    cluster = Snapshot(made, complete=["*"], time=NOON)
+    nodes = [each for each in made if each.kind == "Node"]
+    with measured() as work:
+        found = [left_plans.of_node(each, cluster) for each in nodes]
+    assert sum(each is not None for each in found) == (len(nodes) if turns else 0)
+    assert work.seconds < 1

@@ -5,9 +5,12 @@ and what goes on.
 import pytest
 
 from tests.builders import kubevirt, manifest
+from tests.work import measured
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.node_updates import talos_upgrades, upgrade_plans
+from virt_admit.model.node_updates.rancher import plan_selectors
 from virt_admit.reports.upgrade.text import text
 
 NOON, LONG_AGO, JUST_NOW = "2026-01-01T12:00:00Z", "2025-12-31T12:00:00Z", "2026-01-01T11:55:00Z"
@@ -101,6 +104,19 @@ def test_a_plan_that_selects_no_node_for_the_value_of_a_role():
             "in its step prepare",
         )
     ]
+
+
+def test_many_plans_and_nodes_are_compared_in_time():
+    nodes = [Object({**server("").data, "metadata": named(each)}) for each in range(600)]
+    orders = [Object({**selecting("true").data, "metadata": named(each)}) for each in range(600)]
+    seen = cluster(*nodes, *orders)
+    with measured() as work:
+        assert all(plan_selectors.selects_none(each, seen) for each in orders)
+    assert work.seconds < 2
+
+
+def named(number):
+    return {"name": f"n{number}", "namespace": "x", "labels": {ROLE: ""}}
 
 
 @pytest.mark.parametrize(

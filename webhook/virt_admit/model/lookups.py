@@ -5,7 +5,7 @@ and keeping values of objects.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from virt_admit.model.kubernetes.cluster import Cluster, OutOfTime, Unseen, entry, keep, keeps
@@ -63,6 +63,15 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     found: dict[K, list[T]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)
+    return found
+
+
+def next_unlike(keys: Sequence[object]) -> Sequence[int]:
+    """Return for each place the next one with another key; the length: there is none."""
+    found = [len(keys)] * len(keys)
+    for place in range(len(keys) - 2, -1, -1):
+        alike = keys[place] == keys[place + 1]
+        found[place] = found[place + 1] if alike else place + 1
     return found
 
 

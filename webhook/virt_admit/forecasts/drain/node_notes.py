@@ -66,6 +66,7 @@ from virt_admit.model.remediation.by_hand import hand_fences
 
 READS: Final[Reads] = union(
     cordoners.READS,
+    hand_fences.READS,
     machine_drain.READS,
     mutual_drains.READS,
     rook_osds.READS,

@@ -276,7 +276,8 @@ def _row(
         if not loss.stopped and (check := vm_returns.replacement(vmi, loss.cluster)[0]):
             why = f"{why}; {check} replaces it with another VM"
         nowhere = bound or gone or pod.full_name in room.nowhere
-        held = nowhere or _start_doubt(vmi, pod, loss) or not hand_fences.taint_works(loss.cluster)
+        ends = hand_fences.taint_works(loss.cluster) and not hand_fences.unsure(loss.cluster)
+        held = nowhere or _start_doubt(vmi, pod, loss) or not ends
         return row(LossOutcome.NEVER, why, way, by_hand=None if held else by_hand)
     if comes and bound:
         way = lost_storage.elsewhere(pod, loss)

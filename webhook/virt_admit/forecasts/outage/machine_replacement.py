@@ -31,9 +31,11 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand, lifecycle, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
 from virt_admit.model.kubevirt.launcher import vm_ledger
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import node_phases
-from virt_admit.model.remediation import machine_drain
+from virt_admit.model.remediation import fence_taints, machine_drain
+from virt_admit.model.remediation.by_hand import hand_fences
 
 _UNDRAINED: Final = {
     MACHINE: "machine.openshift.io/exclude-node-draining",
@@ -63,10 +65,12 @@ class FreedPods(NamedTuple):
 
 def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | str:
     """Return how the pods of a node go when its Machine is deleted:
-    its controller drains the dead node first.
+    its controller drains the dead node first, where nothing else ends them.
 
     Of a deletion that has begun the time counts from now.
     """
+    if _is_fenced(node, loss.cluster):
+        return _freed()
     begun = deletion(machine, node, loss)
     waits = silent_drains.volumes(machine, node, loss.cluster)
     if machine is not None and begun:
@@ -102,6 +106,15 @@ def by_deletion(machine: Object | None, node: str, loss: Loss) -> FreedPods | st
     return FreedPods(Seconds(0, None), NODE_GONE, Detach.FORCED, ends, at_most, unseen)
 
 
+def _is_fenced(node: str, cluster: Cluster) -> bool:
+    """Return whether the taint out-of-service ends the pods of a dead node now, and detaches its
+    volumes (kubernetes/kubernetes:pkg/controller/podgc/gc_controller.go#gcTerminating).
+    """
+    found = find(cluster, kinds.NODE, "", node) if node_health.silence_now(node, cluster) else None
+    is_fenced = found is not None and fence_taints.is_fenced(found)
+    return is_fenced and hand_fences.taint_works(cluster) and not hand_fences.unsure(cluster)
+
+
 # --- a deletion that has begun --------------------------------------------------------------------
 
 
@@ -125,8 +138,7 @@ def deletion(machine: Object | None, node: str, loss: Loss) -> str:
 def _left(machine: Object, loss: Loss) -> int | None:
     """Return the seconds that the drain of a Machine may still wait; None: no limit, or ended."""
     limit, now = machine_drain.ends(machine), clock.now(loss.cluster)
-    drained = machine_drain.is_drained(machine) or machine_drain.volume_wait(machine) is not None
-    if limit is None or now is None or drained:
+    if limit is None or now is None or machine_drain.is_over(machine):
         return None
     return max(int((limit - now).total_seconds()), 0)
 
@@ -162,7 +174,8 @@ def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | 
     if not silent:
         return None
     held, awaited = list(_holding(node, loss)), _awaited(machine, node, loss)
-    if waits and not held:
+    certain = [each for each in held if each.certain]
+    if waits and (left is not None or not certain):
         return _without_limit(begun, waits)
     if not held and awaited is None:
         return _ending(machine, begun, loss)
@@ -170,7 +183,7 @@ def _rest_of(machine: Object, begun: str, node: str, loss: Loss) -> FreedPods | 
         left = min(awaited.left, awaited.left if left is None else left)
     if left is not None:
         return FreedPods(Seconds(left, None), NODE_GONE, Detach.FORCED)
-    if certain := [each for each in held if each.certain]:
+    if certain:
         more = f" (and {len(certain) - 1} more)" if len(certain) > 1 else ""
         return (
             f"{begun}, and its drain waits without a limit for pod "

@@ -37,6 +37,7 @@ from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, did_you_mean, names
 from virt_admit.model.remediation import fence_taints
+from virt_admit.model.remediation.by_hand import hand_fences
 from virt_admit.model.scheduler.resources import MEMORY, PODS, show
 
 READS: Final[Reads] = union(
@@ -49,6 +50,7 @@ READS: Final[Reads] = union(
     ending_guests.READS,
     lonely_agents.READS,
     owner_turns.READS,
+    hand_fences.READS,
     vmis.OWNER_READS,
     {kinds.NODE: ("metadata.annotations",), kinds.PV: ("spec.csi",), kinds.PDB: NAME},
     dict.fromkeys((kinds.CAPI_CLUSTER, kinds.CLUSTER_VERSION), ()),

@@ -313,7 +313,7 @@ def _lost(attachment: Object, claim: str, cluster: Cluster) -> AttachmentFault |
         return None
     way = (
         f"as a decision, once {node} is confirmed to be off, taint it out-of-service or delete its "
-        f"Node: {fence_taints.fence_command(node)}"
+        f"Node{hand_fences.unsure(cluster)}: {fence_taints.fence_command(node)}"
     )
     if not hand_fences.taint_works(cluster):
         way = hand_fences.way(node, cluster)

@@ -228,6 +228,7 @@ def _unarmed(node: str, obj: Object, cluster: Cluster) -> Problem:
     if not hand_fences.taint_works(cluster):
         then = capital(hand_fences.way(node, cluster))
         return Problem(reason, "; ".join(filter(None, (f"{off}. {then}", later))))
+    taint = f"{taint}{hand_fences.unsure(cluster)}"
     return Problem(reason, typed(f"{off}. {taint}", fence_taints.fence_command(node), later))
 
 

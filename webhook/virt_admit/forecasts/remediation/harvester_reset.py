@@ -16,7 +16,7 @@ from virt_admit.model.commands import kubectl, typed
 from virt_admit.model.kubernetes import json_codec, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import HARVESTER_SETTING, NODE, POD
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads
 
 READS: Final[Reads] = {NODE: ("metadata.labels",)}
@@ -24,6 +24,8 @@ SETTING: Final = "vm-force-reset-policy"
 TITLE: Final = f"Harvester's setting {SETTING}"
 UNREAD: Final = f"{TITLE}, which frees the pods of lost nodes"
 _DEFAULT: Final = '{"enable":true,"period":300}'
+_LONGEST: Final = 2**63 - 1
+"""The largest number that Harvester reads."""
 _NAMESPACE: Final = "harvester-system"
 _APP: Final = ("app.kubernetes.io/name", "harvester")
 
@@ -58,14 +60,11 @@ def of(node: Object, cluster: Cluster) -> ResetPolicy | None:
     if setting is None:
         raise Unseen(UNREAD)
     text = setting["value"].text or setting["default"].text or _DEFAULT
-    policy = json_codec.embedded(text)
-    try:
-        enabled, wait = bool(policy.get("enable")), int(policy["period"])
-    except (ValueError, TypeError, KeyError, AttributeError):
+    policy = Field(json_codec.embedded(text))
+    wait = policy["period"].integer or 0
+    if not 0 < wait <= _LONGEST:
         return ResetPolicy(0, "it is not valid")
-    if wait <= 0:
-        return ResetPolicy(0, "it is not valid")
-    return ResetPolicy(wait, "" if enabled else "it is switched off")
+    return ResetPolicy(wait, "" if policy["enable"].boolean else "it is switched off")
 
 
 def left(lost: frozenset[str], cluster: Cluster) -> bool:

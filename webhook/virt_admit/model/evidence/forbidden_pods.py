@@ -22,6 +22,7 @@ from virt_admit.model.lookups import find
 
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 _ALL: Final = "privileged"
+_LEVELS: Final = (_ALL, "baseline", "restricted")
 LABEL: Final = f"{_ENFORCE}={_ALL}"
 """What a namespace needs in which every pod may run."""
 READS: Final[Reads] = {NAMESPACE: ("metadata.labels",)}
@@ -74,7 +75,7 @@ def level(namespace: str, forbidden: ForbiddenPod, cluster: Cluster) -> str:
     if found is None:
         return f'Pod Security "{forbidden.level}" of its namespace forbids'
     own, said = found.labels.get(_ENFORCE), forbidden.level.partition(":")[0]
-    if own == "baseline" and said == "restricted":
+    if own in _LEVELS and said in _LEVELS[_LEVELS.index(own) + 1 :]:
         return (
             f"Pod Security {said} forbade: label {_ENFORCE} of Namespace {namespace} is {own} by "
             "now"

@@ -30,11 +30,11 @@ def loads(text: bytes) -> Any:
 
 
 def embedded(text: str | None) -> Any:
-    """Return the JSON in a text of an object, such as an annotation; None: it is not JSON, or is
-    nested too deeply.
+    """Return the JSON in a text of an object, such as an annotation; None: it is not JSON, has a
+    number out of range, or is nested too deeply.
     """
     try:
-        return json.loads(text or "null")
+        return json.loads(text or "null", parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
 

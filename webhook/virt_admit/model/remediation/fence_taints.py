@@ -112,11 +112,14 @@ READS: Final[Reads] = union(
 )
 
 
-def fence(node: str) -> str:
+def fence(node: str, unsure: str = "") -> str:
     """Return how an administrator tells Kubernetes that a node has no power,
     so that it ends its pods at once.
+
+    ``unsure``: why the taint may have no effect, in brackets.
     """
-    return f"confirm that {node} is powered off, then: {fence_command(node)}"
+    how = f" taint it out-of-service{unsure}" if unsure else ""
+    return f"confirm that {node} is powered off, then{how}: {fence_command(node)}"
 
 
 def fence_command(node: str) -> str:

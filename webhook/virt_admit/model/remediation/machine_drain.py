@@ -162,6 +162,13 @@ def is_drained(machine: Object) -> bool:
     return "False" not in said and said[1] == "True"
 
 
+def is_over(machine: Object) -> bool:
+    """Return whether the drain of a Machine that is being deleted has ended, though its volumes may
+    be attached yet.
+    """
+    return is_drained(machine) or volume_wait(machine) is not None
+
+
 def is_left_to_machine(node: str, cluster: Cluster) -> bool:
     """Return whether a node is left to its Machine, which is being deleted and has drained it or
     waits for a hook before.

@@ -42,7 +42,7 @@ from virt_admit.model.kubevirt.settings import written_settings
 from virt_admit.model.kubevirt.settings.running_release import may_be_managed
 from virt_admit.model.kubevirt.settings.written_settings import WrittenSetting
 from virt_admit.model.lookups import find, maker_of
-from virt_admit.model.messages import capital, cut, cut_middle, shorten
+from virt_admit.model.messages import capital, cut, cut_middle, names, shorten
 
 _IDENTIFIER: Final = "kubevirt.io/install-strategy-identifier"
 _HANDLER: Final = "virt-handler"
@@ -152,17 +152,21 @@ def _waits(
     """Return that an update waits for Deployments whose pods do not start, the first as said."""
     known = sorted(filter(None, found))
     waits = f"waits for Deployment{'s' * (len(known) > 1)} {' and '.join(known)}"
-    pods = [found[name].pod for name in known]
+    lacking = [name for name in known if _is_missing(found[name])]
+    pods = [found[name].pod for name in lacking]
     images = sorted({each for pod in pods for each in unpullable_images.awaited(pod)})
     switch, off = _switch(kubevirt, known, cluster)
     remedy, brief = first.remedy, f"it {waits}: {first.brief}"
     if images and unpullable_images.UNNAMED in remedy and _INVALID not in first.why:
+        others = [f"pod {found[name].pod.name}" for name in known if name not in lacking]
+        also = f"then repair {names(others)}, which has another cause" if others else ""
         keys = [f"spec.{key}" for key in _OF_IMAGES if kubevirt.at("spec", key).text]
         named = f"or correct {' and '.join(keys)} of KubeVirt" if keys else ""
         put = f"put image{'s' * (len(images) > 1)} {' and '.join(images)} into the registry"
-        see = kubectl("describe", DEPLOYMENT, known[0], kubevirt.namespace)
-        further = "; ".join(filter(None, (named, off)))
-        remedy = typed(f"{put}, after which the update goes on by itself", see, further)
+        see = kubectl("describe", DEPLOYMENT, lacking[0], kubevirt.namespace)
+        further = "; ".join(filter(None, (also, named, off)))
+        then = "" if others else ", after which the update goes on by itself"
+        remedy = typed(f"{put}{then}", see, further)
         more = f" (and {len(images) - 1} more)" if len(images) > 1 else ""
         ways = ", ".join(filter(None, ("Put it into the registry", named, switch)))
         brief = f"it {waits}: image {cut_middle(images[0], 90)}{more} cannot be pulled. {ways}."
@@ -171,18 +175,25 @@ def _waits(
     return UnstartedPod(f"virt-operator {waits}: {first.why}", remedy, first.nodes, brief)
 
 
+def _is_missing(broken: BrokenPod) -> bool:
+    """Return whether a pod waits for an image that its registry does not have."""
+    return unpullable_images.UNNAMED in broken.remedy and _INVALID not in broken.why
+
+
 _INVALID: Final = "InvalidImageName"
 _OF_IMAGES: Final = ("imageRegistry", "imageTag")
 
 
 def _switch(kubevirt: Object, known: Sequence[str], cluster: Cluster) -> tuple[str, str]:
     """Return how Deployments are switched off without which the VMs run, in words, and with the
-    command; empty: one is needed or in use, or HyperConverged would undo it.
+    command; empty: one is needed or in use, they are off, or HyperConverged would undo it.
 
     Their APIServices and webhooks go with them (pkg/virt-operator/util/config.go
     #VirtTemplateDeploymentEnabled).
     """
     own = [find(cluster, DEPLOYMENT, kubevirt.namespace, name) for name in known]
+    if kubevirt.at(*_TEMPLATES_OFF).boolean is False:
+        return "", ""
     if not all(map(_is_unused_template, own)) or may_be_managed(kubevirt, cluster):
         return "", ""
     words = (

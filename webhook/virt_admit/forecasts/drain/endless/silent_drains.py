@@ -95,7 +95,7 @@ def awaited(
         refused: whether KubeVirt refuses the eviction of a pod.
         cluster: the cluster.
     """
-    if kinds.of(machine) is not CAPI_MACHINE or machine_drain.is_drained(machine):
+    if kinds.of(machine) is not CAPI_MACHINE or machine_drain.is_over(machine):
         return None
     if not (unreachable(node, cluster)[1] and node_health.silence_now(node, cluster)):
         return None

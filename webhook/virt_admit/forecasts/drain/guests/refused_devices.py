@@ -133,7 +133,7 @@ def long_serial(vmi: Object, volume: str, said: str, cluster: Cluster) -> LongSe
 
 def _end(serial: str, limit: int) -> str:
     """Return the end of a serial, in which names of volumes differ more often."""
-    return serial[-limit:].lstrip("-_.+ ")
+    return serial[max(len(serial) - limit, 0) :].lstrip("-_.+ ")
 
 
 def _refuses_long(vmi: Object, cluster: Cluster) -> bool:

@@ -147,8 +147,7 @@ def _unplaced(volume: Object, claim: str, cluster: Cluster) -> Problem | None:
     number = len(cluster.cached(longhorn_copies.by_volume)[volume.name])
     copies = f"none of the {number} copies" if number > 1 else "no copy"
     age = clock.lasting(said["lastTransitionTime"].text, cluster)
-    digits = volume.at("spec", "size").text or ""
-    number_of_bytes = int(digits) if re.fullmatch(r"[0-9]{1,18}", digits) else 0
+    number_of_bytes = longhorn_room.size_of(volume)
     size = longhorn_room.gib(number_of_bytes) if number_of_bytes else ""
     of = f"claim {claim}{f', {size}' if size else ''}"
     why = f": {cut_middle(words, _MOST)}" if words else ""

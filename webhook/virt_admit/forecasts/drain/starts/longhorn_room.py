@@ -6,6 +6,7 @@ Source: longhorn/longhorn-manager:scheduler/replica_scheduler.go#IsSchedulableTo
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Set
 from typing import Final, NamedTuple
@@ -32,7 +33,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
-from virt_admit.model.lookups import fields, find, is_absent
+from virt_admit.model.lookups import fields, find
 from virt_admit.model.messages import names
 from virt_admit.model.scheduler.pods import claim_users
 
@@ -134,7 +135,7 @@ def _of_stopped(cluster: Cluster) -> str:
     owners = {
         (vm.namespace, claim): vm
         for vm in cluster.known(VM)
-        if not down_vms.should_run(vm) and is_absent(cluster, VMI, vm.namespace, vm.name)
+        if down_vms.is_stopped(vm, cluster)
         for claim in launcher_pod.all_claims(vms.vmi_spec(vm))
     }
     sizes: Counter[str] = Counter()
@@ -164,11 +165,11 @@ def _resting(cluster: Cluster) -> Iterator[tuple[tuple[str, str], int]]:
     """Yield the detached volumes that have copies on disks: the claim and the size of each."""
     copies = cluster.cached(longhorn_copies.by_volume)
     for volume in cluster.known(LONGHORN_VOLUME):
-        size = volume.at("spec", "size").text or ""
+        size = size_of(volume)
         placed = any(each.at("spec", "nodeID").text for each in copies.get(volume.name, ()))
         rests = volume.at("status", "state").text == "detached" and placed
-        if rests and size.isdecimal() and len(size) < _DIGITS:
-            yield volume_users.claim_of(volume), int(size)
+        if rests and size:
+            yield volume_users.claim_of(volume), size
 
 
 def _replaced(cluster: Cluster) -> Set[tuple[str, str]]:
@@ -206,7 +207,13 @@ def _named(cluster: Cluster) -> Set[tuple[str, str]]:
     return found
 
 
-_DIGITS: Final = 19
+def size_of(volume: Object) -> int:
+    """Return the bytes of a volume; 0: not known."""
+    digits = volume.at("spec", "size").text or ""
+    return int(digits) if _SIZE.fullmatch(digits) else 0
+
+
+_SIZE: Final = re.compile(r"[0-9]{1,18}")
 
 
 def _plain(size: int) -> str:

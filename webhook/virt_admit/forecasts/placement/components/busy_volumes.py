@@ -33,6 +33,7 @@ READS: Final[Reads] = union(
     node_health.READS,
     claim_holders.READS,
     network_fences.READS,
+    hand_fences.READS,
     {
         NODE: ("spec.taints", "status.volumesInUse", "status.conditions.lastTransitionTime"),
         STORAGE_CLASS: (),
@@ -174,6 +175,7 @@ def _not_fenced(node: str, cluster: Cluster) -> HeldVolume:
     words = f"node {node}, which {silent} and is not fenced, had it in use at last: {MAY_RUN}"
     taint = (
         "; a taint out-of-service, as a decision once that is confirmed, ends all its pods"
+        f"{hand_fences.unsure(cluster)}"
         if hand_fences.taint_works(cluster)
         else ""
     )
@@ -218,7 +220,7 @@ def _watched(
     if hand_fences.taint_works(cluster):
         way += (
             ". A taint out-of-service, as a decision once it is confirmed to be off, ends all its "
-            "pods"
+            f"pods{hand_fences.unsure(cluster)}"
         )
     explain = shell("virt-admit", "explain", argument(f"node/{first}"))
     return HeldVolume(f"{which}: {MAY_RUN}", typed(way, explain))

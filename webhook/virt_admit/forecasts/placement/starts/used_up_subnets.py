@@ -190,12 +190,11 @@ def _holders(network: str, cluster: Cluster) -> Iterator[_Holder]:
 
 def _state(namespace: str, name: str, cluster: Cluster) -> str:
     """Return why a VM needs no address now; empty: it may need one, or that is not known."""
-    if not name or not is_absent(cluster, VMI, namespace, name):
-        return ""
     vm = find(cluster, VM, namespace, name)
     if vm is not None:
-        return "" if down_vms.should_run(vm) else "is stopped"
-    return _GONE if is_absent(cluster, VM, namespace, name) else ""
+        return "is stopped" if down_vms.is_stopped(vm, cluster) else ""
+    gone = name and all(is_absent(cluster, each, namespace, name) for each in (VMI, VM))
+    return _GONE if gone else ""
 
 
 _GONE: Final = "does not exist"

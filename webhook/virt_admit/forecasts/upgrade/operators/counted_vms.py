@@ -22,7 +22,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vmis, vms
 from virt_admit.model.kubevirt.settings.versions import Version, parse_version
-from virt_admit.model.messages import names
+from virt_admit.model.messages import capital, names
 
 _NODE: Final = "kubevirt.io/nodeName"
 
@@ -74,16 +74,26 @@ def of_job(order: Object, job: Object, node: str, cluster: Cluster) -> CountedVm
 
 def _remedy(vmi: Object, others: Sequence[Object], cluster: Cluster) -> str:
     """Return what takes a VMI that has ended off its node, and then so others."""
-    once = [each.full_name for each in others if _runs_once(each, cluster)]
-    plain = [each.full_name for each in others if each.full_name not in once]
-    if not _runs_once(vmi, cluster):
+    known = {each.full_name: _runs_once(each, cluster) for each in (vmi, *others)}
+    once, plain, unread = (
+        [each.full_name for each in others if known[each.full_name] is kind]
+        for kind in (True, False, None)
+    )
+    does = "delete" if known[vmi.full_name] else "so for"
+    unless = f"unless the run strategy of its VM is {_ONCE},"
+    perhaps = f"then, {unless} {does} {names(unread)} (not read)" if unread else ""
+    if not known[vmi.full_name]:
         halted = f"then set runStrategy Halted of the VMs of {names(once)}" if once else ""
-        also = (f"then so for {names(plain)}" if plain else "", halted)
-        words = f"Delete that VMI, which has ended{_starts(vmi, cluster)}"
-        return typed(words, about("delete", vmi, VMI), "; ".join(filter(None, also)))
+        also = (f"then so for {names(plain)}" if plain else "", perhaps, halted)
+        words = "Delete that VMI, which has ended"
+        if known[vmi.full_name] is None:
+            words = f"{capital(unless)} delete that VMI, which has ended"
+        further = "; ".join(filter(None, also))
+        return typed(f"{words}{_starts(vmi, cluster)}", about("delete", vmi, VMI), further)
     also = (
         f"then so for {names(once)}" if once else "",
         f"then delete {names(plain)}" if plain else "",
+        perhaps,
     )
     halt = merge_patch(
         VM, vmis.owner(vmi, VM.kind) or vmi.name, vmi.namespace, {"spec": {"runStrategy": "Halted"}}
@@ -120,8 +130,14 @@ def _release(order: Object, job: Object) -> Version | None:
     return next(filter(None, known), None)
 
 
-def _runs_once(vmi: Object, cluster: Cluster) -> bool:
-    vm = vmis.known_vm(vmi, cluster)
+def _runs_once(vmi: Object, cluster: Cluster) -> bool | None:
+    """Return whether KubeVirt would start the VM of a VMI again that was to run once; None: its VM
+    was not read.
+    """
+    try:
+        vm = vmis.owner_vm(vmi, cluster)
+    except Unseen:
+        return None
     return vm is not None and vms.run_strategy(vms.vm_spec(vm)) == _ONCE
 
 

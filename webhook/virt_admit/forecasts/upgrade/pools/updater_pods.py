@@ -25,6 +25,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, entry
 from virt_admit.model.kubernetes.kinds import CAPI_CLUSTER, KUBEADM, MACHINE_DEPLOYMENT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import capital, names
 from virt_admit.model.node_updates import (
     harvester_upgrades,
@@ -124,22 +125,26 @@ def of_deployment(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
     same words for all of its Cluster that need it, as it is one cause."""
     of_cluster = paused_clusters.cluster_of(deployment)
     for name in _providers(deployment):
-        own = [deployment]
-        if of_cluster[1]:
-            own = list(entry(cluster, _by_provider, (of_cluster, name)) or own)
-        planes = [each for each in _control_planes(of_cluster, cluster) if name in _made_by(each)]
-        if (found := _stopped(name, f"{_get(own, planes)} no new node", cluster)) is not None:
+        which = entry(cluster, _by_provider, (of_cluster, name)) if of_cluster[1] else None
+        effect = f"{which or _get([deployment], ())} no new node"
+        if (found := _stopped(name, effect, cluster)) is not None:
             yield found
 
 
 @cached
-def _by_provider(cluster: Cluster) -> Mapping[tuple[tuple[str, str], str], Sequence[Object]]:
-    """Return the MachineDeployments by their Cluster and a provider that makes their Machines."""
+def _by_provider(cluster: Cluster) -> Mapping[tuple[tuple[str, str], str], str]:
+    """Return the MachineDeployments and control planes of a Cluster that a provider makes Machines
+    for, in words, by both.
+    """
     found: dict[tuple[tuple[str, str], str], list[Object]] = {}
     for each in sorted(cluster.known(MACHINE_DEPLOYMENT), key=lambda each: each.full_name):
         for name in _providers(each):
             found.setdefault((paused_clusters.cluster_of(each), name), []).append(each)
-    return found
+    planes = _control_planes(cluster)
+    return {
+        (of, name): _get(own, [each for each in planes.get(of, ()) if name in _made_by(each)])
+        for (of, name), own in found.items()
+    }
 
 
 def _get(own: Sequence[Object], planes: Sequence[Object]) -> str:
@@ -166,12 +171,14 @@ def _made_by(plane: Object) -> tuple[str, ...]:
     return (*_PROVIDERS["KubeadmConfigTemplate"], *_PROVIDERS.get(kind, ()))
 
 
-def _control_planes(of: tuple[str, str], cluster: Cluster) -> Iterator[Object]:
-    """Yield the known control planes of a Cluster, which owns them."""
-    for each in sorted(cluster.known(KUBEADM), key=lambda each: each.full_name):
-        namespace, labelled = paused_clusters.cluster_of(each)
-        if of[1] and (namespace, each.owned_by(CAPI_CLUSTER.kind) or labelled) == of:
-            yield each
+def _control_planes(cluster: Cluster) -> Mapping[tuple[str, str], Sequence[Object]]:
+    """Return the known control planes by their Cluster, which owns them."""
+    return grouped(sorted(cluster.known(KUBEADM), key=lambda each: each.full_name), _cluster_of)
+
+
+def _cluster_of(plane: Object) -> tuple[str, str]:
+    namespace, labelled = paused_clusters.cluster_of(plane)
+    return namespace, plane.owned_by(CAPI_CLUSTER.kind) or labelled
 
 
 def doubt(cluster: Cluster) -> str:

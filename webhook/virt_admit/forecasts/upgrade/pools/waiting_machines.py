@@ -44,7 +44,9 @@ READS: Final[Reads] = union(
     {
         CAPI_MHC: (),
         CAPI_MACHINE_SET: ("metadata.labels",),
-        KUBEADM: ("spec.machineTemplate", "spec.rollout", "spec.rolloutStrategy"),
+        KUBEADM: (
+            *("spec.machineTemplate", "spec.replicas", "spec.rollout", "spec.rolloutStrategy"),
+        ),
         MACHINE_DEPLOYMENT: ("spec",),
     },
 )
@@ -85,57 +87,94 @@ def _without_host(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
     be the first to be deleted (kubernetes-sigs/cluster-api:internal/controllers/machinedeployment/
     machinedeployment_rolling.go#cleanupUnhealthyReplicas).
     """
-    alike = cluster.cached(_hostless).get(deployment.namespace, ())
-    if not any(_key(each) == _key(deployment) for each in alike):
-        return
-    planes = [
-        each
-        for each in sorted(cluster.known(KUBEADM, deployment.namespace), key=_key)
-        if _is_surging(each)
-    ]
-    taken = bare_metal.all_taken(deployment.namespace, cluster)
+    found = cluster.cached(_hostless).get(deployment.namespace)
+    if found is not None and deployment.name in found.names:
+        yield found.obstacle
+
+
+class _Hostless(NamedTuple):
+    """The MachineDeployments of a namespace whose next Machine gets no host."""
+
+    names: frozenset[str]
+    obstacle: Obstacle
+
+
+def _hostless(cluster: Cluster) -> Mapping[str, _Hostless]:
+    """Return them by namespace."""
+    if unlisted(cluster, CAPI_MACHINE):
+        return {}
+    metal = grouped(filter(_is_metal, cluster.known(MACHINE_DEPLOYMENT)), _namespace)
+    every = ((each, _of_namespace(each, own, cluster)) for each, own in metal.items())
+    return {namespace: found for namespace, found in every if found is not None}
+
+
+def _of_namespace(namespace: str, every: Sequence[Object], cluster: Cluster) -> _Hostless | None:
+    taken = bare_metal.all_taken(namespace, cluster)
+    if not taken or any(each.deleted for each in cluster.known(CAPI_MACHINE, namespace)):
+        return None
+    alike = sorted((each for each in every if _replaces_first(each, cluster)), key=_key)
+    if not alike:
+        return None
+    planes = sorted(filter(_is_surging, cluster.known(KUBEADM, namespace)), key=_key)
     one = len(alike) == 1 and not planes
     verb, they = ("makes", "it deletes") if one else ("make", "they delete")
     subject = f"MachineDeployment{'s' * (len(alike) > 1)} {names(each.full_name for each in alike)}"
     subject += "".join(f" and {each.kind} {each.full_name}" for each in planes)
     limit = "" if planes else " (maxUnavailable 0)"
-    busy = [
-        f"{each.name} ({_work(each)})" for each in bare_metal.at_work(cluster, alike[0].namespace)
-    ]
+    busy = [f"{each.name} ({_work(each)})" for each in bare_metal.at_work(cluster, namespace)]
     back = "is" if len(busy) == 1 else "are"
     after = f"once {names(busy, 120)} {back} back and " if busy else ""
     way = (
         f"Add a host, or, {after}if one node may be missing meanwhile, set maxSurge 0 and "
-        f"maxUnavailable 1{'' if len(alike) == 1 else ' in each'}"
-        f"{' (KubeadmControlPlane: maxSurge 0)' if planes else ''}"
+        f"maxUnavailable 1{'' if len(alike) == 1 else ' in each'}{_of_planes(planes)}"
     )
-    yield Obstacle(
+    obstacle = Obstacle(
         f"{subject} {verb} a new Machine before {they} an old one{limit}, and {taken}",
         typed(way, about("edit", alike[0], MACHINE_DEPLOYMENT)),
         problem_of(ProblemCause.MACHINE_WAITS, alike[0]),
     )
+    return _Hostless(frozenset(each.name for each in alike), obstacle)
 
 
-def _hostless(cluster: Cluster) -> Mapping[str, Sequence[Object]]:
-    """Return the MachineDeployments whose next Machine gets no host, by namespace."""
-    found = (each for each in cluster.known(MACHINE_DEPLOYMENT) if _lacks_host(each, cluster))
-    return grouped(sorted(found, key=_key), lambda each: each.namespace)
+def _of_planes(planes: Sequence[Object]) -> str:
+    """Return what control planes need, in brackets. Those with fewer Machines cannot be without one
+    (controlplane/kubeadm/webhooks/admission/kubeadmcontrolplane.go).
+    """
+    small = [each for each in planes if _replicas(each, 1) < _FEWEST]
+    if not planes:
+        return ""
+    if not small:
+        return " (KubeadmControlPlane: maxSurge 0)"
+    many = "maxSurge 0, and " if len(planes) > len(small) else ""
+    which = names(each.full_name for each in small)
+    return f" (KubeadmControlPlane: {many}{which} needs a further host, as it has few Machines)"
 
 
-def _lacks_host(deployment: Object, cluster: Cluster) -> bool:
+_FEWEST: Final = 3
+"""Machines of a control plane that may be scaled in first."""
+
+
+def _is_metal(deployment: Object) -> bool:
     ref = deployment.at("spec", "template", "spec", "infrastructureRef")
-    total = deployment.at("spec", "replicas").integer or 0
-    if not (ref["kind"].text or "").startswith(_METAL) or not total:
+    return (ref["kind"].text or "").startswith(_METAL)
+
+
+def _replaces_first(deployment: Object, cluster: Cluster) -> bool:
+    """Return whether the next step of a MachineDeployment is a new Machine."""
+    total = _replicas(deployment, 0)
+    if not total or machine_pools.waits_for_deletions(deployment):
         return False
-    if machine_pools.waits_for_deletions(deployment):
-        return False
-    own = machine_rollouts.machines_of(deployment, cluster)
-    here = cluster.known(CAPI_MACHINE, deployment.namespace)
-    moves = len(own) > total or any(each.deleted for each in here)
-    if moves or unlisted(cluster, CAPI_MACHINE):
-        return False
-    taken = bare_metal.all_taken(deployment.namespace, cluster)
-    return bool(taken) and not machine_pools.may_be_missing(deployment, total)
+    surplus = len(machine_rollouts.machines_of(deployment, cluster)) > total
+    return not surplus and not machine_pools.may_be_missing(deployment, total)
+
+
+def _replicas(obj: Object, default: int) -> int:
+    number = obj.at("spec", "replicas").integer
+    return default if number is None else number
+
+
+def _namespace(obj: Object) -> str:
+    return obj.namespace
 
 
 def _is_surging(plane: Object) -> bool:

@@ -20,7 +20,7 @@ from virt_admit.model.evidence import complaints, container_states, unready_pods
 from virt_admit.model.evidence.writes import service_callers, stored_versions
 from virt_admit.model.evidence.writes.service_callers import ServiceName
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.kubernetes.cluster import Cluster, cached
+from virt_admit.model.kubernetes.cluster import Cluster, cached, entry
 from virt_admit.model.kubernetes.kinds import POD, SERVICE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
@@ -96,13 +96,28 @@ def of_deployment(deployment: Object, cluster: Cluster) -> SilentConversion | No
     """Return the kind that the pods of a Deployment cannot read; None: nothing shows one, or they
     do not end again and again."""
     pods = [pod for pod in unready_pods.of(deployment, cluster) if _ends_again(pod)]
-    ending = {pod.full_name for pod in pods}
-    for each in _known(cluster) if pods else ():
-        same = each.service[0] == deployment.namespace
-        own = any(pod.full_name in ending for pod in each.pods)
-        if same and (own or _READERS.get(deployment.name) == each.definition.name):
-            return each
-    return None
+    if not pods:
+        return None
+    read = deployment.namespace, _READERS.get(deployment.name, "")
+    places = {entry(cluster, _of_pods, pod.full_name) for pod in pods}
+    places.add(entry(cluster, _of_kinds, read))
+    known = [each for each in places if each is not None]
+    return _known(cluster)[min(known)] if known else None
+
+
+def _of_pods(cluster: Cluster) -> Mapping[str, int]:
+    """Return the place of the first conversion that a pod would do."""
+    every = _known(cluster)
+    first = {each.service: place for place, each in reversed([*enumerate(every)])}
+    last_first = sorted(first.values(), reverse=True)
+    return {pod.full_name: place for place in last_first for pod in every[place].pods}
+
+
+def _of_kinds(cluster: Cluster) -> Mapping[tuple[str, str], int]:
+    """Return the place of each conversion by the namespace of its Service and its definition."""
+    return {
+        (each.service[0], each.definition.name): place for place, each in enumerate(_known(cluster))
+    }
 
 
 @cached

@@ -10,6 +10,7 @@ from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.lookups import is_absent
 
 HALTED: Final = "harvesterhci.io/insufficient-resource-quota"
 """The annotation with the reason why Harvester has set a VM to ``Halted``."""
@@ -55,6 +56,11 @@ def _may_exist(name: tuple[str, str], cluster: Cluster) -> bool:
     except Unseen:
         return True
     return False
+
+
+def is_stopped(vm: Object, cluster: Cluster) -> bool:
+    """Whether a VM is not to run, and is known to have no VMI."""
+    return not should_run(vm) and is_absent(cluster, VMI, vms.namespace_of(vm), vm.name)
 
 
 def _should_run(vm: Object) -> tuple[str, str] | None:

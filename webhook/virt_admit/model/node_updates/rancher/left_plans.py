@@ -10,8 +10,10 @@ rancher/system-upgrade-controller:pkg/upgrade/handle_batch.go#handleJobs,
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
@@ -21,7 +23,7 @@ from virt_admit.model.kubernetes.kinds import NODE, PLAN, POD
 from virt_admit.model.kubernetes.nodes import HOSTNAME, is_control_plane
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import is_absent
+from virt_admit.model.lookups import is_absent, next_unlike
 from virt_admit.model.messages import cut, cut_middle
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.operators.cordons import Cordon
@@ -114,26 +116,50 @@ def _by_labels(node: Object, since: datetime, cluster: Cluster) -> Cordon | None
         return None
     own = _version(node)
     # a control plane has Plans of its own
-    for name, nodes in (entry(cluster, _gone, is_control_plane(node)) or {}).items():
-        if not own or f"{_HASH_OF}{name}" in node.labels:
-            continue
-        version, other = next((each for each in nodes.items() if each[0] != own), ("", ""))
-        if other:
-            facts = (
-                f"Plan {cut(name, _NAME)}, which has labelled {other} (now at {version}), does not "
-                f"exist any more, and has not labelled {node.name} ({own}). A Job of it may have "
-                "left the cordon."
-            )
-            by = node_phases.cordoned_by(node) or "an unknown client"
-            who = f"{by}{clock.past(clock.stamp(since), cluster)}"
-            return Cordon(who, facts, None, _uncordon(node), by_hand=True, failed=True)
+    gone = entry(cluster, _gone, is_control_plane(node))
+    found = _beyond(gone, node) if gone is not None and own else None
+    if found is None:
+        return None
+    version, other = next(each for each in found.nodes.items() if each[0] != own)
+    facts = (
+        f"Plan {cut(found.plan, _NAME)}, which has labelled {other} (now at {version}), does not "
+        f"exist any more, and has not labelled {node.name} ({own}). A Job of it may have left the "
+        "cordon."
+    )
+    by = node_phases.cordoned_by(node) or "an unknown client"
+    who = f"{by}{clock.past(clock.stamp(since), cluster)}"
+    return Cordon(who, facts, None, _uncordon(node), by_hand=True, failed=True)
+
+
+class _GonePlan(NamedTuple):
+    """A Plan that has labelled nodes and does not exist."""
+
+    plan: str
+    nodes: Mapping[str, str]
+    """A node of each version."""
+    following: int
+    """The place of the next one that has not labelled nodes of the same one version alone."""
+
+
+def _beyond(gone: Sequence[_GonePlan], node: Object) -> _GonePlan | None:
+    """Return the first Plan that has not labelled a node, and has labelled one of another version;
+    None: there is none.
+    """
+    own, at = _version(node), 0
+    while at < len(gone):
+        if gone[at].nodes.keys() == {own}:
+            at = gone[at].following
+        elif f"{_HASH_OF}{gone[at].plan}" in node.labels:
+            at += 1
+        else:
+            return gone[at]
     return None
 
 
 @cached
-def _gone(cluster: Cluster) -> Mapping[bool, Mapping[str, Mapping[str, str]]]:
+def _gone(cluster: Cluster) -> Mapping[bool, Sequence[_GonePlan]]:
     """Return the Plans that have labelled nodes and do not exist, of the control plane and of other
-    nodes, each with a node of each version.
+    nodes.
     """
     plans = {plan.name for plan in cluster.known(PLAN)}
     found: dict[bool, dict[str, dict[str, str]]] = {}
@@ -143,7 +169,15 @@ def _gone(cluster: Cluster) -> Mapping[bool, Mapping[str, Mapping[str, str]]]:
             if name != key and name not in plans and version:
                 of_role = found.setdefault(is_control_plane(node), {})
                 of_role.setdefault(name, {}).setdefault(version, node.name)
-    return found
+    return {role: _in_order(each) for role, each in found.items()}
+
+
+def _in_order(found: Mapping[str, Mapping[str, str]]) -> Sequence[_GonePlan]:
+    following = next_unlike([frozenset(each) for each in found.values()])
+    return [
+        _GonePlan(name, nodes, after)
+        for (name, nodes), after in zip(found.items(), following, strict=True)
+    ]
 
 
 def _version(node: Object) -> str:
@@ -173,23 +207,42 @@ def _host(node: Object) -> str:
 def _has_completed(turn: _Turn, node: Object, cluster: Cluster) -> bool:
     """Return whether the Job of a Plan has completed on a node since, which uncordoned it: what
     cordons it now came later."""
+    last = entry(cluster, _completed, (turn.namespace, turn.name, node.name))
+    return last is not None and last >= turn.time
+
+
+@cached
+def _completed(cluster: Cluster) -> Mapping[tuple[str, str, str], datetime]:
+    """Return when the Jobs of Plans completed last, by namespace and name of the Plan and node."""
+    times: dict[tuple[str, str, str], datetime] = {}
     for event in (each for reason in _DONE for each in events.known(PLAN.kind, reason, cluster)):
-        found, time = _COMPLETED.match(event["message"].words), events.time_of(event)
-        own = event.at("involvedObject", "name").text == turn.name
-        here = own and found is not None and found[1].rstrip(".") == node.name
-        if here and (time is None or time >= turn.time):
-            return True
-    return False
+        about, found = event["involvedObject"], _COMPLETED.match(event["message"].words)
+        if found is not None:
+            on = found[1].rstrip(".")
+            key = about["namespace"].text or "", about["name"].text or "", on
+            time = events.time_of(event) or _UNKNOWN
+            times[key] = max(time, times.get(key, time))
+    return times
+
+
+_UNKNOWN: Final = datetime.max.replace(tzinfo=UTC)
+"""An event without a time may be the last one."""
 
 
 def _runs(turn: _Turn, node: Object, cluster: Cluster) -> bool:
     """Return whether a pod of a Plan may still run for a node."""
-    return any(
-        pod.labels.get(_OF_PLAN) == turn.name
-        and pod.labels.get(_ON_NODE) in (node.name, _host(node))
-        and not pod.ended
-        for pod in cluster.known(POD, turn.namespace)
-    )
+    names = {node.name, _host(node)}
+    return any(entry(cluster, _running, (turn.namespace, turn.name, each)) for each in names)
+
+
+@cached
+def _running(cluster: Cluster) -> Mapping[tuple[str, str, str], bool]:
+    """Return for which nodes pods of Plans may still run, by namespace and name of the Plan."""
+    return {
+        (pod.namespace, plan, pod.labels.get(_ON_NODE, "")): True
+        for pod in cluster.known(POD)
+        if (plan := pod.labels.get(_OF_PLAN)) and not pod.ended
+    }
 
 
 def _facts(turn: _Turn, node: Object, since: datetime, cluster: Cluster) -> Iterator[str]:
@@ -207,14 +260,35 @@ def _facts(turn: _Turn, node: Object, since: datetime, cluster: Cluster) -> Iter
 
 def _failure(turn: _Turn, node: Object, cluster: Cluster) -> str:
     """Return what the kubelet last said of the pod of a Plan for a node; empty: nothing."""
-    begin = f"apply-{turn.name}-on-{node.name.partition('.')[0]}-"
-    for event in events.known(POD.kind, "Failed", cluster):
-        about, time = event["involvedObject"], events.time_of(event)
-        own = about["namespace"].text == turn.namespace
-        if (
-            own
-            and (about["name"].text or "").startswith(begin)
-            and (time or turn.time) >= turn.time
-        ):
-            return cut_middle(event["message"].words.rstrip("."), _SAID)
-    return ""
+    begin = turn.namespace, f"apply-{turn.name}-on-{node.name.partition('.')[0]}-"
+    every = _failed(cluster)
+    after = (every[at] for at in range(bisect_left(every, begin, key=_pod_of), len(every)))
+    own = takewhile(
+        lambda each: each.pod[0] == begin[0] and each.pod[1].startswith(begin[1]), after
+    )
+    late = (each for each in own if (events.time_of(each.event) or turn.time) >= turn.time)
+    found = min(late, key=lambda each: each.place, default=None)
+    return cut_middle(found.event["message"].words.rstrip("."), _SAID) if found else ""
+
+
+class _FailedPod(NamedTuple):
+    pod: tuple[str, str]
+    """Its namespace and name."""
+    place: int
+    """Of the event among all."""
+    event: Object
+
+
+def _pod_of(failed: _FailedPod) -> tuple[str, str]:
+    return failed.pod
+
+
+@cached
+def _failed(cluster: Cluster) -> Sequence[_FailedPod]:
+    """Return the events of pods that failed, by their pods."""
+    abouts = ((each["involvedObject"], each) for each in events.known(POD.kind, "Failed", cluster))
+    found = (
+        _FailedPod((about["namespace"].text or "", about["name"].text or ""), place, event)
+        for place, (about, event) in enumerate(abouts)
+    )
+    return sorted(found, key=lambda each: each[:2])

@@ -11,19 +11,21 @@ rancher/rke2-upgrade:scripts/upgrade.sh#verify_masters_versions.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import selectors
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import NODE, PLAN
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubernetes.selectors import Requirement, Selector
 from virt_admit.model.kubernetes.units import show
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import update_orders
 from virt_admit.model.node_updates.update_orders import StandingOrder
@@ -39,37 +41,68 @@ def selects_none(plan: Object, cluster: Cluster) -> StandingOrder | None:
     """Return that a Plan selects no node for the value of a role's label; None: it selects some,
     the nodes have its version, or it cannot be determined.
     """
-    begun = any(plan.at("status", "applying").items())
-    if plan.at("spec", "nodeSelector").is_map and not begun and not unlisted(cluster, NODE):
-        own = selectors.parse_custom(plan.at("spec", "nodeSelector").value)
-        every = cluster.known(NODE)
-        if not any(own.matches(node.labels) for node in every):
-            return next(_misses(plan, own, every), None)
-    return None
+    begun, chosen = any(plan.at("status", "applying").items()), plan.at("spec", "nodeSelector")
+    if not chosen.is_map or begun or unlisted(cluster, NODE):
+        return None
+    own, wanted = selectors.parse_custom(chosen.value), plan.at("status", "latestVersion").text
+    found = _missing(cluster)(own, wanted or "")
+    return _order(plan, *found) if found is not None else None
 
 
-def _misses(plan: Object, own: Selector, every: Sequence[Object]) -> Iterator[StandingOrder]:
-    for asked in own.requirements:
-        rest = replace(own, requirements=own.requirements - {asked})
-        missed = [node for node in every if _has_other(asked, node) and rest.matches(node.labels)]
-        old = [node for node in missed if _is_older(plan, node)]
-        if old:
-            yield _order(plan, asked, old)
+_Finder = Callable[[Selector, str], tuple[Requirement, Sequence[Object]] | None]
 
 
-def _has_other(asked: Requirement, node: Object) -> bool:
-    """Return whether a node has a role, and the other value of its label than is asked for."""
-    role = asked.key.startswith(_ROLE) and asked.operator == selectors.IN
-    return role and asked.values <= _VALUES and node.labels.get(asked.key) in _VALUES - asked.values
-
-
-def _is_older(plan: Object, node: Object) -> bool:
-    """Return whether a node has certainly an older version than a Plan installs: one of a newer
-    node would be put back.
+@cached
+def _missing(cluster: Cluster) -> _Finder:
+    """Return what finds the nodes older than a version that a selector misses for the value of a
+    role's label, with that; None: it selects a node, or misses none. Many Plans have the same one.
     """
-    wanted = _RELEASE.fullmatch(plan.at("status", "latestVersion").text or "")
-    has = _RELEASE.fullmatch(node.at("status", "nodeInfo", "kubeletVersion").text or "")
-    return wanted is not None and has is not None and _order_of(has) < _order_of(wanted)
+    every = cluster.known(NODE)
+
+    @functools.cache
+    def missed(own: Selector) -> Sequence[tuple[Requirement, Mapping[str, Sequence[Object]]]]:
+        roles = sorted(filter(_is_role, own.requirements))
+        if not roles or any(own.matches(node.labels) for node in every):
+            return ()
+        return [(asked, grouped(_missed(asked, own, every), _version)) for asked in roles]
+
+    @functools.cache
+    def older(own: Selector, wanted: str) -> tuple[Requirement, Sequence[Object]] | None:
+        for asked, found in missed(own):
+            if old := [node for has in found if _is_older(has, wanted) for node in found[has]]:
+                return asked, sorted(old, key=_name)
+        return None
+
+    return older
+
+
+def _missed(asked: Requirement, own: Selector, every: Sequence[Object]) -> Iterator[Object]:
+    """Yield the nodes that have the role, and the other value of its label than is asked for."""
+    rest = replace(own, requirements=own.requirements - {asked})
+    for node in every:
+        if node.labels.get(asked.key) in _VALUES - asked.values and rest.matches(node.labels):
+            yield node
+
+
+def _is_role(asked: Requirement) -> bool:
+    is_asked = asked.key.startswith(_ROLE) and asked.operator == selectors.IN
+    return is_asked and asked.values <= _VALUES
+
+
+def _is_older(version: str, wanted: str) -> bool:
+    """Return whether a version is certainly older than the one that a Plan installs: a newer node
+    would be put back.
+    """
+    has, asked = _RELEASE.fullmatch(version), _RELEASE.fullmatch(wanted)
+    return has is not None and asked is not None and _order_of(has) < _order_of(asked)
+
+
+def _version(node: Object) -> str:
+    return node.at("status", "nodeInfo", "kubeletVersion").text or ""
+
+
+def _name(node: Object) -> str:
+    return node.name
 
 
 def _order_of(release: re.Match[str]) -> tuple[int, ...]:
@@ -81,7 +114,7 @@ def _order(plan: Object, asked: Requirement, old: Sequence[Object]) -> StandingO
     which = names([node.name for node in old], 120)
     has = old[0].labels.get(asked.key, "")
     wanted = ", ".join(show(each) for each in sorted(asked.values))
-    many, version = len(old) > 1, old[0].at("status", "nodeInfo", "kubeletVersion").text
+    many, version = len(old) > 1, _version(old[0])
     reason = (
         f"{title} selects no node: it asks for {asked.key} In [{wanted}], and {which} "
         f"{'have' if many else 'has'} {show(has)} there. So it makes no Job, and "

@@ -23,7 +23,7 @@ from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 from virt_admit.model.remediation import fence_taints
 
-READS: Final[Reads] = {NODE: ("metadata.labels",)}
+READS: Final[Reads] = {NODE: ("metadata.labels", "status.nodeInfo.kubeletVersion")}
 
 _SINCE: Final = (1, 26)
 _NOW: Final = "as a decision"
@@ -31,9 +31,33 @@ _RELEASE: Final = re.compile(r"v?([0-9]{1,9})\.([0-9]{1,9})")
 
 
 def taint_works(cluster: Cluster) -> bool:
-    """Return whether the taint out-of-service has an effect; so do releases that are not known."""
-    release = _RELEASE.match(cluster.server_version or "")
-    return release is None or (int(release[1]), int(release[2])) >= _SINCE
+    """Return whether the taint out-of-service has an effect, or may have: see ``unsure``."""
+    release = _release(cluster.server_version)
+    return release is None or release >= _SINCE
+
+
+def unsure(cluster: Cluster) -> str:
+    """Return that the taint may have no effect, as the release is not known, in brackets; empty:
+    it is.
+
+    No kubelet is newer than its API server (https://kubernetes.io/releases/version-skew-policy/).
+    """
+    if _release(cluster.server_version) is not None or cluster.cached(_has_later_kubelet):
+        return ""
+    return " (the taint has an effect from Kubernetes 1.26 on, and the release here is not known)"
+
+
+def _has_later_kubelet(cluster: Cluster) -> bool:
+    kubelets = (
+        _release(each.at("status", "nodeInfo", "kubeletVersion").text)
+        for each in cluster.known(NODE)
+    )
+    return any(each is not None and each >= _SINCE for each in kubelets)
+
+
+def _release(text: str | None) -> tuple[int, int] | None:
+    found = _RELEASE.match(text or "")
+    return (int(found[1]), int(found[2])) if found is not None else None
 
 
 def way(node: str, cluster: Cluster, when: str = _NOW) -> str:
@@ -45,7 +69,7 @@ def way(node: str, cluster: Cluster, when: str = _NOW) -> str:
         when: what comes before a declaration that it is off.
     """
     if taint_works(cluster):
-        return f"{when}, {fence_taints.fence(node)}"
+        return f"{when}, {fence_taints.fence(node, unsure(cluster))}"
     first = "" if when == _NOW else f"{when}, "
     words = (
         f"{first}{_start(node)}until then, Kubernetes {cluster.server_version} ends none of its "

@@ -12,7 +12,7 @@ from __future__ import annotations
 import bisect
 import enum
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, NAMESPACE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, next_unlike
 from virt_admit.model.messages import names
 
 PROVIDER: Final = "cluster.x-k8s.io/provider"
@@ -82,19 +82,18 @@ def of(deployment: Object, cluster: Cluster) -> ReplacedProvider | None:
     """Return the upgrade that may have scaled a Deployment to 0; None: none has."""
     if not deployment.labels.get(PROVIDER) or deployment.at("spec", "replicas").integer != 0:
         return None
-    installed, scaled = _installed(deployment, cluster), _scaled(deployment, cluster)
+    own, scaled = deployment.labels[PROVIDER], _scaled(deployment, cluster)
+    installed, created = cluster.cached(_installed), clock.instant(deployment.created)
+    last = installed.last(own, created) if created is not None else None
     if scaled is None:
-        goes_on = bool(installed) and _is_recent(installed[-1], cluster)
-        return (
-            _found(deployment, ReplacementStage.MAY_RUN, installed[-1], cluster)
-            if goes_on
-            else None
-        )
-    steps = [each for each in installed if each >= scaled.time]
-    last = steps[-1] if steps else scaled.time
-    begun = bool(steps) and steps[0] - scaled.time < _USUAL
+        if last is None or not _is_recent(last, cluster):
+            return None
+        return _found(deployment, ReplacementStage.MAY_RUN, last, cluster)
+    first = installed.first(own, scaled.time) if last is not None else None
+    last = last if first is not None and last is not None else scaled.time
+    begun = first is not None and first - scaled.time < _USUAL
     if scaled.manager == _CLUSTERCTL or (begun and not scaled.manager):
-        at_once = begun and steps[0] - scaled.time < _AT_ONCE
+        at_once = first is not None and first - scaled.time < _AT_ONCE
         is_known = bool(scaled.manager or at_once) or _is_one_of_several(
             deployment, scaled.time, cluster
         )
@@ -104,7 +103,7 @@ def of(deployment: Object, cluster: Cluster) -> ReplacedProvider | None:
         if is_known:
             return _found(deployment, ReplacementStage.RUNS, scaled.time, cluster)
         return _found(deployment, ReplacementStage.MAY_RUN, last, cluster)
-    if steps and _is_recent(last, cluster):
+    if first is not None and _is_recent(last, cluster):
         return _found(deployment, ReplacementStage.BESIDE, last, cluster)
     return None
 
@@ -165,13 +164,41 @@ def _is_recent(time: datetime, cluster: Cluster) -> bool:
     return length is not None and length < _USUAL
 
 
-def _installed(deployment: Object, cluster: Cluster) -> Sequence[datetime]:
-    """Return when other providers were installed again, the latest at last: their namespaces are
-    older, as is this Deployment."""
-    own, created = deployment.labels[PROVIDER], clock.instant(deployment.created)
-    found = cluster.cached(_replaced)
-    begin = bisect.bisect_right(found, created, key=_made) if created is not None else len(found)
-    return [each.made for each in found[begin:] if each.provider != own]
+class _OfProviders(NamedTuple):
+    """Times of providers in their order, among which those of the others are found at once."""
+
+    times: Sequence[datetime]
+    providers: Sequence[str]
+    following: Sequence[int]
+    """For each time, the next one of another provider."""
+    latest: Sequence[tuple[datetime, str]]
+    """The latest times of the last two providers."""
+
+    @classmethod
+    def of(cls, found: Iterable[tuple[datetime, str]]) -> _OfProviders:
+        every = sorted(found)
+        times, providers = [time for time, _ in every], [provider for _, provider in every]
+        latest = sorted(
+            (time, own) for own, time in dict(zip(providers, times, strict=True)).items()
+        )
+        return cls(times, providers, next_unlike(providers), latest[-2:])
+
+    def first(self, own: str, since: datetime) -> datetime | None:
+        """Return the first time of another provider from a moment on; None: there is none."""
+        at = bisect.bisect_left(self.times, since)
+        if at < len(self.times) and self.providers[at] == own:
+            at = self.following[at]
+        return self.times[at] if at < len(self.times) else None
+
+    def last(self, own: str, after: datetime) -> datetime | None:
+        """Return the last time of another provider, if it is after a moment."""
+        found = max((time for time, each in self.latest if each != own), default=None)
+        return found if found is not None and found > after else None
+
+
+def _installed(cluster: Cluster) -> _OfProviders:
+    """Return when providers were installed again: their namespaces are older."""
+    return _OfProviders.of((each.made, each.provider) for each in cluster.cached(_replaced))
 
 
 class _Installed(NamedTuple):
@@ -181,13 +208,8 @@ class _Installed(NamedTuple):
     """Its namespace and name."""
 
 
-def _made(installed: _Installed) -> datetime:
-    return installed.made
-
-
 def _replaced(cluster: Cluster) -> Sequence[_Installed]:
-    """Return the Deployments of providers that are younger than their namespaces, the youngest at
-    last."""
+    """Return the Deployments of providers that are younger than their namespaces."""
     found: list[_Installed] = []
     for each in cluster.known(DEPLOYMENT):
         provider, made = each.labels.get(PROVIDER), clock.instant(each.created)
@@ -195,18 +217,27 @@ def _replaced(cluster: Cluster) -> Sequence[_Installed]:
         since = clock.instant(home.created) if home is not None else None
         if provider and made and since is not None and made - since > _USUAL:
             found.append(_Installed(made, provider, (each.namespace, each.name)))
-    return sorted(found)
+    return found
 
 
 def _is_one_of_several(deployment: Object, time: datetime, cluster: Cluster) -> bool:
     """Return whether another provider was scaled to 0 at that time, too, and is installed again:
     that is clusterctl."""
-    ended = cluster.cached(_ends)
-    return any(
-        abs(end - time) < _TOGETHER and end < each.made
+    ended = cluster.cached(_ended).first(deployment.labels[PROVIDER], time - _TOGETHER + _MOMENT)
+    return ended is not None and ended - time < _TOGETHER
+
+
+_MOMENT: Final = timedelta.resolution
+
+
+def _ended(cluster: Cluster) -> _OfProviders:
+    """Return when providers were scaled to 0 that are installed again since."""
+    ends = cluster.cached(_ends)
+    return _OfProviders.of(
+        (end, each.provider)
         for each in cluster.cached(_replaced)
-        if each.provider != deployment.labels[PROVIDER]
-        for end in ended.get(each.deployment, ())
+        for end in ends.get(each.deployment, ())
+        if end < each.made
     )
 
 
