@@ -2,6 +2,7 @@
 const {chromium} = require("playwright-core");
 const axe = require("fs").readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
+const SCREEN = {width: 1280, height: 720};
 const isMany = (url) => url.endsWith("/many.html");
 
 const violations = async (page, how) => {
@@ -9,39 +10,51 @@ const violations = async (page, how) => {
   return found.violations.map((one) => `${how} ${one.id}: ${one.nodes[0].html}`);
 };
 
-const watched = async (browser, options, out) => {
+// A tab that notes errors and requests in what `out()` returns.
+const tab = async (browser, options, out) => {
   const context = await browser.newContext(options);
   const page = await context.newPage();
-  page.on("console", (message) => message.type() === "error" && out.errors.push(message.text()));
-  page.on("pageerror", (error) => out.errors.push(String(error)));
-  page.on("request", (request) => out.requests.push(request.url()));
+  page.on("console", (message) => message.type() === "error" && out().errors.push(message.text()));
+  page.on("pageerror", (error) => out().errors.push(String(error)));
+  page.on("request", (request) => out().requests.push(request.url()));
   return page;
 };
 
-// Seconds until the page is drawn, and the seconds that its thread used a processor.
-const timed = async (page, url) => {
+// A session that counts the seconds for which the thread of the page uses a processor.
+const clock = async (page) => {
   const session = await page.context().newCDPSession(page);
   await session.send("Performance.enable", {timeDomain: "threadTicks"});
+  return session;
+};
+
+const used = async (session) => (await session.send("Performance.getMetrics")).metrics.find((one) => one.name === "TaskDuration").value;
+
+// Seconds until the page is drawn, and those of its thread.
+const timed = async (page, url) => {
+  const session = await clock(page);
   const began = performance.now();
   await page.goto(url);
   await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn))));
   const wall = (performance.now() - began) / 1000;
-  const {metrics} = await session.send("Performance.getMetrics");
-  return {wall, cpu: metrics.find((one) => one.name === "TaskDuration").value};
+  return {wall, cpu: await used(session)};
 };
 
 const loaded = async (browser, url, out) => {
-  const page = await watched(browser, {}, out);
+  const page = await tab(browser, {}, () => out);
   const took = await timed(page, url);
   await page.context().close();
   return took;
 };
 
-const scripted = async (browser, url, colorScheme, out) => {
-  const page = await watched(browser, {colorScheme}, out);
+const scripted = async (page, url, colorSchemes, out) => {
+  await page.setViewportSize(SCREEN);
+  await page.emulateMedia({media: "screen"});
   await page.goto(url);
   await page.evaluate(axe);
-  out.violations.push(...(await violations(page, colorScheme)));
+  for (const colorScheme of colorSchemes) {
+    await page.emulateMedia({colorScheme});
+    out.violations.push(...(await violations(page, colorScheme)));
+  }
   await page.keyboard.press("Tab");
   out.first_focus = await page.evaluate(() => document.activeElement.getAttribute("href"));
   const head = page.locator("table.sortable thead button").first();
@@ -62,40 +75,49 @@ const scripted = async (browser, url, colorScheme, out) => {
     out.after = await rows.count();
   }
   out.overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-  await page.context().close();
 };
 
 // Whether every object is printed, and nothing that only a screen can use.
-const printed = async (browser, url, javaScriptEnabled, out) => {
-  const page = await watched(browser, {colorScheme: "dark", javaScriptEnabled, viewport: {width: 720, height: 1000}}, out);
+const printed = async (page, url, out) => {
+  await page.setViewportSize({width: 720, height: 1000});
+  await page.emulateMedia({media: "print", colorScheme: "dark"});
   await page.goto(url);
-  await page.emulateMedia({media: "print"});
   const items = page.locator(".items > li");
   const ends = (await items.count()) ? [items.first(), items.last()] : [];
   const boxes = await Promise.all(ends.map((item) => item.boundingBox()));
   const paper = await page.locator("body").evaluate((body) => getComputedStyle(body).backgroundColor);
+  const session = await clock(page);
+  const before = await used(session);
   const pdf = await page.pdf({format: "A4"});
   out.print.push({
     hidden: boxes.filter((box) => !box || box.height === 0).length,
     form: await page.locator("form").isVisible(),
     paper,
     pdf: pdf.length,
+    cpu: (await used(session)) - before,
   });
-  await page.context().close();
+  await session.detach(); // it would keep the tab from showing another medium
 };
 
-const unscripted = async (browser, url, out) => {
-  const page = await watched(browser, {javaScriptEnabled: false}, out);
+const unscripted = async (page, url, out) => {
+  await page.setViewportSize(SCREEN);
+  await page.emulateMedia({media: "screen", colorScheme: "light"});
   await page.goto(url);
   out.plain = {form: await page.locator("form").isVisible(), text: await page.locator("body").innerText()};
-  await page.context().close();
 };
 
-const visited = async (browser, url, out) => {
-  const many = isMany(url); // axe looks at each of 10,000 names
-  for (const colorScheme of many ? ["light"] : ["light", "dark"]) await scripted(browser, url, colorScheme, out);
-  await unscripted(browser, url, out);
-  for (const enabled of many ? [true] : [true, false]) await printed(browser, url, enabled, out);
+// One after the other in two tabs: a tab for each look would be a process for each.
+const visited = async (browser, urls, all) => {
+  let out;
+  const [active, plain] = await Promise.all([true, false].map((javaScriptEnabled) => tab(browser, {javaScriptEnabled}, () => out)));
+  for (const url of urls) {
+    out = all[url];
+    const many = isMany(url); // axe looks at each of 10,000 names
+    await scripted(active, url, many ? ["light"] : ["light", "dark"], out);
+    await printed(active, url, out);
+    await unscripted(plain, url, out);
+    if (!many) await printed(plain, url, out);
+  }
 };
 
 // The large page is timed alone; then it takes as long as all others, which are visited beside it.
@@ -105,7 +127,7 @@ const visited = async (browser, url, out) => {
   const all = Object.fromEntries(urls.map((url) => [url, {errors: [], requests: [], violations: [], times: [], print: []}]));
   for (const url of urls.filter(isMany)) for (let run = 0; run < 3; run++) all[url].times.push(await loaded(browser, url, all[url]));
   const lanes = [urls.filter(isMany), urls.filter((url) => !isMany(url))];
-  await Promise.all(lanes.map(async (lane) => { for (const url of lane) await visited(browser, url, all[url]); }));
+  await Promise.all(lanes.map((lane) => visited(browser, lane, all)));
   console.log(JSON.stringify(all));
   await browser.close();
 })();
