@@ -27,3 +27,22 @@ def test_an_operator_that_holds_it_up_is_a_cause_too(holds, said):
 def test_an_operator_that_is_held_by_a_stopped_node_is_not_another_cause(node, reason, said):
     held = [StuckOperator("KubeVirt", "kubevirt", "kv", "it", "do", follows="b")]
     assert stops([Stop(node, reason, "do")], held) == f"stops ({said})"
+
+
+def _of_claim(vm, remedy="cordon b: kubectl cordon b"):
+    claim = f"{vm.partition('/')[2]}-root"
+    reason = f"{vm}: its target pod on b has not started: claim {claim} cannot be attached"
+    return Stop("a", reason, remedy)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ([_of_claim("shop/db-2"), _of_claim("shop/queue")], "1 cause"),
+        ([_of_claim("shop/db-2"), _of_claim("shop/queue", "cordon c")], "2 causes"),
+        ([_of_claim("shop/db-2"), Stop("a", "shop/queue: it is paused", "do")], "2 causes"),
+        ([Stop("a", f"shop/{vm}: it is paused", "") for vm in ("one", "two")], "2 causes"),
+    ],
+)
+def test_one_cause_of_several_vms_counts_once(found, said):
+    assert stops(found) == f"stops ({said})"

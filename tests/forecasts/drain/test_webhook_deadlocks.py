@@ -192,3 +192,35 @@ def test_a_pod_that_no_webhook_refuses_for_long():
     assert refused(OWN, PODS, starts) is None
     assert refused(OWN, SLICE, PODS) is None
     assert refused(OWN, webhook("pods/eviction")) is None
+
+
+def _unplaced(**spec):
+    pod = unready("policy-1", "policies", "b", component_of="policy")
+    pod.data["spec"] = {"nodeSelector": {"pool": "spot"}} | spec
+    said = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."
+    placed = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}
+    pod.data["status"] = {"phase": "Pending", "conditions": [placed]}
+    return pod
+
+
+def _refused(*objects):
+    shop = manifest("v1", "Namespace", "shop")
+    every = [OWN, POLICIES, kube_system(), shop, WEBHOOK, *NODES, *objects]
+    return webhook_deadlocks.of_namespace("shop", None, Snapshot(every, ["*"]))
+
+
+def test_the_only_pod_behind_a_webhook_finds_no_node():
+    found = _refused(_unplaced())
+    demand = "it has no node: it demands label pool=spot (nodeSelector), which no node has"
+    assert (
+        f"has no ready endpoint (pod policy-1 is not ready: {demand}), so webhook" in found.reason
+    )
+    assert found.remedy.startswith("give a node that label, or ")
+
+
+def test_a_pod_behind_a_webhook_whose_demand_a_node_meets():
+    found = _refused(_unplaced(), node("d", {"pool": "spot"}))
+    assert "demands" not in found.reason
+    assert "node affinity/selector" in found.reason
+    assert found.remedy.startswith("repair pod policy-1: kubectl describe pod")
+    assert _refused().remedy.startswith("repair the pods of Service ")

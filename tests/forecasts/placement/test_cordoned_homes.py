@@ -59,7 +59,7 @@ TAINT = [{"key": "reserved", "effect": "NoSchedule"}]
         ([node("s1", SERVER)], "unschedulable"),  # it lacks room
         ([node("s1", SERVER, cordoned=True), node("s2", SERVER)], "unschedulable"),
         ([node("s1", SERVER, cordoned=True, taints=TAINT)], "unschedulable"),
-        ([node("w1")], "unschedulable"),
+        ([node("w1")], "demands label node-role.kubernetes.io/control-plane=true"),
         (
             [node("s1", SERVER, cordoned=True), node("s2", SERVER, cordoned=True)],
             "the only nodes that may run it, s1, s2, are all cordoned",

@@ -132,3 +132,87 @@ def test_the_blocks_are_read_once_for_all_pods(monkeypatch):
 def test_no_pool_is_known():
     full = full_ranges.of(SAID, "n2", Snapshot(NODES, ["*"]))
     assert full.reason == "Calico has no free block of addresses for n2"
+
+
+PER_HOST = (
+    'plugin type="calico" failed (add): cannot allocate new block due to per host block limit'
+)
+ROOM = {"status": {"allocatable": {"pods": "110"}}}
+
+
+def _config(**spec):
+    return manifest(CRD, "IPAMConfig", "default", spec=spec)
+
+
+def _filled(number, *, free=(), size=32, node="n2"):
+    """Return a pool, and blocks of a node in it, all but some of them without a free address."""
+    pool = manifest(CRD, "IPPool", "virt", spec={"cidr": "10.2.0.0/16", "blockSize": size})
+    made = [pool]
+    for each in range(number):
+        cidr = f"10.2.{each}.0/{size}"
+        own = affinity(node, cidr)
+        own.data["metadata"]["name"] = f"{node}-{each}"
+        spec = {"cidr": cidr, "unallocated": [0] if each in free else []}
+        made += [own, manifest(CRD, "IPAMBlock", f"b-{each}", spec=spec)]
+    return made
+
+
+def _of_limit(*objects, complete=("*",), pods=()):
+    nodes = [manifest("v1", "Node", name, **ROOM) for name in ("n1", "n2")]
+    cluster = Snapshot([*nodes, *objects, *pods], complete)
+    return full_ranges.of(PER_HOST, "n2", cluster), full_ranges.used_up("n2", cluster)
+
+
+def test_a_node_has_as_many_blocks_of_one_address_as_it_gets():
+    said, known = _of_limit(*_filled(20), _config(strictAffinity=False))
+    assert said.reason == (
+        "n2 has 20 blocks of 1 address each (blockSize 32 of IPPool virt), as many as Calico gives "
+        "a node (20, as IPAMConfig default sets no maxBlocksPerHost), and none has a free address"
+    )
+    assert said.of_node
+    assert known == said  # kube-scheduler goes on choosing it
+    assert command_of(said.remedy) == (
+        """kubectl patch ipamconfig default --type=merge -p '{"spec":{"maxBlocksPerHost":110}}'"""
+    )
+    assert "an IPPool with larger blocks (blockSize 26) and disable IPPool virt" in said.remedy
+
+
+def test_a_limit_that_is_set():
+    said, _ = _of_limit(*_filled(4, size=30), _config(maxBlocksPerHost=4))
+    assert "4 blocks of 4 addresses each (blockSize 30 of IPPool virt)" in said.reason
+    assert "(maxBlocksPerHost of IPAMConfig default)" in said.reason
+    assert """{"maxBlocksPerHost":28}""" in said.remedy
+
+
+def test_large_blocks_that_are_taken_are_checked_for_addresses_that_were_left():
+    said, _ = _of_limit(*_filled(20, size=26), _config())
+    assert said.remedy == "release the addresses of pods that are gone (calicoctl ipam check)"
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [*_filled(19), _config()],
+        [*_filled(20), _config(maxBlocksPerHost=32)],
+        [*_filled(20, free=(3,)), _config()],
+        [*_filled(20, node="n1"), _config()],
+        [each for each in _filled(20) if each.kind != "IPAMBlock"] + [_config()],
+    ],
+    ids=["one block fewer", "a higher limit", "a free address", "another node", "blocks not known"],
+)
+def test_a_node_that_gets_an_address_or_may_get_one_is_not_called_full(objects):
+    said, known = _of_limit(*objects)
+    assert known is None
+    assert not said.of_node
+    assert said.reason == "Calico gives n2 no further block of addresses, by maxBlocksPerHost"
+
+
+def test_a_limit_that_cannot_be_read_is_not_taken_as_the_default():
+    assert _of_limit(*_filled(20), complete=("nodes", "pods"))[1] is None
+    assert _of_limit(*_filled(20))[1] is not None
+
+
+def test_a_kubelet_that_admits_no_further_pod_is_the_limit_that_counts():
+    spec, status = {"nodeName": "n2"}, {"phase": "Running"}
+    pods = [manifest("v1", "Pod", f"p{i}", "x", spec=spec, status=status) for i in range(110)]
+    assert _of_limit(*_filled(20), _config(), pods=pods)[1] is None

@@ -242,3 +242,27 @@ def test_secrets_are_not_said():
     message = "Get https://bob:hunter2@git.example.com/r?token=abcdef: Bearer eyJhbGciOiJSUzI1NiJ9"
     (line,) = told(OLD, thing(OLD, error=message))
     assert "error: Get https://git.example.com/r: Bearer …" in line
+
+
+@pytest.mark.parametrize(
+    ("said", "is_told"),
+    [
+        ("pod web-7-x: it demands label pool=spot (nodeSelector), which no node has", 0),
+        ("pod web-7-y: it demands label pool=spot (nodeSelector), which no node has", 1),
+        ("pod web-7-x is not ready", 1),
+    ],
+)
+def test_a_deployment_whose_pod_is_told_with_its_cause_is_not_told_again(said, is_told):
+    own = pod(OLD, spec={"nodeName": "", "nodeSelector": {"pool": "spot"}})
+    made = manifest(
+        "apps/v1", "ReplicaSet", "web-7", "shop",
+        metadata={"ownerReferences": [{"kind": "Deployment", "name": "web", "controller": True}]},
+    )  # fmt: skip
+    lacks = condition("Available", "False", OLD, "no", "MinimumReplicasUnavailable")
+    status = {"conditions": [lacks]}
+    deployment = manifest(
+        "apps/v1", "Deployment", "web", "shop", spec={"replicas": 1}, status=status
+    )
+    objects = [own, made, deployment, manifest("v1", "Node", "n1")]
+    found = reported.of_cluster(Snapshot(objects, ["*"], time=NOW), [said])
+    assert len([each for each in found if each.kind == "Deployment"]) == is_told

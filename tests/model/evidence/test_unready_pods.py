@@ -166,3 +166,29 @@ def test_the_node_exists_with_another_hostname(label, has):
     assert f"is pinned to {HOST}=a (nodeSelector), but node a {has}" in found.words
     remedy = lost_pins.remedy(own, found, cluster)
     assert remedy.endswith(f"kubectl label node a {HOST}=a --overwrite")
+
+
+def _selecting(selector, **metadata):
+    """Return a Deployment with a nodeSelector, its ReplicaSet, and the way out of its pod."""
+    spec = {"template": {"spec": {"nodeSelector": selector}}}
+    deployment = manifest("apps/v1", "Deployment", "db", "shop", spec=spec, metadata=metadata)
+    made = manifest("apps/v1", "ReplicaSet", "db", "shop")
+    made.data["metadata"] |= owned("Deployment", "db")
+    own = pod(nodeSelector=selector)
+    cluster = Snapshot([made, deployment, own, node("a", zone="z")], ["*"])
+    return lost_pins.way(own, lost_pins.of_pod(own, cluster), cluster)
+
+
+def test_a_label_that_no_node_has_is_dropped_at_the_workload():
+    patch = """'{"spec":{"template":{"spec":{"nodeSelector":{"pool":null}}}}}'"""
+    assert _selecting({"pool": "spot", "zone": "z"}) == (
+        "take pool=spot out of the nodeSelector of Deployment db: kubectl patch deployment db -n "
+        f"shop --type=merge -p {patch}; or bring a node with label pool=spot back"
+    )
+    helm = _selecting({"pool": "spot"}, labels={"app.kubernetes.io/managed-by": "Helm"})
+    assert "and in the values of its Helm release, which else writes it again" in helm
+
+
+def test_a_workload_that_something_else_writes_is_changed_there():
+    assert "patch" not in _selecting({"pool": "spot"}, ownerReferences=[{"kind": "Kyverno"}])
+    assert "patch" not in _selecting({HOST: "b"})

@@ -6,6 +6,7 @@ from tests.builders import manifest
 from tests.forecasts.drain import vm_motion
 from tests.forecasts.drain.vm_motion import ago, launcher, vmi
 from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.endless import given_time_outs
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.remediation import machine_drain
@@ -132,3 +133,67 @@ def test_the_words_of_two_pods_are_not_joined():
     assert note.endswith('of VMI "shop/one"; and 1 more cause.')
     assert "two" not in note
     assert machine_drain.brief(said("one"), 1000) == said("one")
+
+
+def _owned(kind, name, **spec):
+    found = machine(spec, version="v1beta1")
+    own = {"kind": kind, "name": name, "controller": True}
+    labels = {"cluster.x-k8s.io/deployment-name": "edge"} if kind == "MachineSet" else {}
+    found.data["metadata"] |= {"ownerReferences": [own], "labels": labels}
+    return found
+
+
+def _owner(kind, name, group="cluster.x-k8s.io", **template):
+    place = "template" if kind == "MachineSet" else "machineTemplate"
+    return manifest(f"{group}/v1beta1", kind, name, "machines", spec={place: template})
+
+
+def _controller(release):
+    image = f"registry.k8s.io/cluster-api/cluster-api-controller:{release}"
+    spec = {"template": {"spec": {"containers": [{"image": image}]}}}
+    return manifest("apps/v1", "Deployment", "capi-controller-manager", spec=spec)
+
+
+_SET = _owner("MachineSet", "edge-1", spec={"nodeDrainTimeout": "15m0s"})
+_KCP = _owner(
+    "KubeadmControlPlane", "cp", "controlplane.cluster.x-k8s.io", nodeDrainTimeout="15m0s"
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "owner", "release", "where"),
+    [
+        (_owned("MachineSet", "edge-1"), _SET, "v1.7.1", "MachineDeployment edge sets 15 min"),
+        (_owned("MachineSet", "edge-1"), _SET, "v1.8.0", ""),
+        (_owned("MachineSet", "edge-1"), _owner("MachineSet", "edge-1"), "v1.7.1", ""),
+        (_owned("KubeadmControlPlane", "cp"), _KCP, "v1.8.9", "KubeadmControlPlane cp sets 15 min"),
+        (_owned("KubeadmControlPlane", "cp"), _KCP, "v1.9.0", ""),
+        (_owned("MachineSet", "edge-1"), _SET, "latest", ""),
+    ],
+)
+def test_a_limit_that_a_machine_in_deletion_does_not_get_is_set_on_it(found, owner, release, where):
+    (note,) = notes(found, owner, _controller(release))
+    assert "as nodeDrainTimeout is not set" in note
+    assert (where in note) if where else (" sets " not in note)
+    patch = """kubectl patch machines.cluster.x-k8s.io w -n machines --type=merge -p """
+    own = patch + """'{"spec":{"nodeDrainTimeout":"15m0s"}}'"""
+    assert (own in note) == bool(where)
+
+
+@pytest.mark.parametrize(
+    ("release", "deleted", "where"),
+    [
+        ("v1.3.9", False, "Machine w"),
+        ("v1.7.1", False, "MachineDeployment edge"),
+        ("v1.7.1", True, "Machine w"),
+        ("v1.8.0", True, "MachineDeployment edge"),
+    ],
+)
+def test_the_object_in_which_time_outs_are_set(release, deleted, where):
+    found = _owned("MachineSet", "edge-1")
+    if not deleted:
+        del found.data["metadata"]["deletionTimestamp"]
+    cluster = Snapshot([found, _SET, _controller(release)], complete=["*"], time=ago(0))
+    assert given_time_outs.set_in(found, cluster) == where
+    drains = given_time_outs.of_drain(found, cluster)
+    assert drains == (None if where == "Machine w" else 900)

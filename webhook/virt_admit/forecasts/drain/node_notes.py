@@ -20,7 +20,7 @@ from virt_admit.forecasts.drain.control import (
     machine_twins,
     px_updates,
 )
-from virt_admit.forecasts.drain.endless import returning_pods, unasked_vms
+from virt_admit.forecasts.drain.endless import given_time_outs, returning_pods, unasked_vms
 from virt_admit.forecasts.drain.external import hosted_strategies
 from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.starts import rejected_pods
@@ -67,7 +67,7 @@ from virt_admit.model.remediation.by_hand import hand_fences
 READS: Final[Reads] = union(
     cordoners.READS,
     hand_fences.READS,
-    machine_drain.READS,
+    given_time_outs.READS,
     mutual_drains.READS,
     rook_osds.READS,
     harvester_maintenance.READS,
@@ -373,8 +373,10 @@ def time_outs(cluster: Cluster) -> Mapping[str, str]:
         elif machine_drain.timeout(machine) is None:
             found[node] = (
                 f"Cluster API drains the node for Machine {machine.name} without a limit, as "
-                f"{machine_drain.no_timeout(machine)}: {_drain_waits(machine, cluster) or _KEEP}."
+                f"{given_time_outs.lack(machine, cluster)}: "
+                f"{_drain_waits(machine, cluster) or _KEEP}."
                 f"{_IGNORED if node_health.silence_now(node, cluster) else ''}"
+                f"{given_time_outs.way(machine, cluster)}"
             )
         elif (end := machine_drain.ends(machine)) is not None:
             after = _after_time_out(machine, node, cluster)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from virt_admit.forecasts.drain import pod_evictions
 from virt_admit.forecasts.drain.budgets import evicted_pods, eviction_policy, pod_budgets
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
-from virt_admit.forecasts.drain.endless import silent_drains
+from virt_admit.forecasts.drain.endless import given_time_outs, silent_drains
 from virt_admit.forecasts.drain.endless.silent_drains import AwaitedPods
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.outage.loss import Loss
@@ -266,16 +266,16 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
     if _hook(machine, loss):
         return typed("ask the owner of the hook why it stays", about("describe", machine, kind))
     if machine.deleted and _volumes(machine, loss):
-        return f"set nodeVolumeDetachTimeout of {silent_drains.limited_by(machine, loss.cluster)}"
+        return f"set nodeVolumeDetachTimeout of {given_time_outs.set_in(machine, loss.cluster)}"
     if not (machine.deleted and node_health.silence_now(node, loss.cluster)):
         if silent_drains.volumes(machine, node, loss.cluster):
-            of = machine_drain.limited_by(machine)
+            of = given_time_outs.set_in(machine, loss.cluster)
             return f"set nodeVolumeDetachTimeout of {of}, or {silent_drains.UPDATE}"
         held = _drain_timeout(machine, loss.cluster) is None and next(
             _held_for_good(node, loss), None
         )
         way = (
-            f"set nodeDrainTimeout of {machine_drain.limited_by(machine)}, or "
+            f"set nodeDrainTimeout of {given_time_outs.set_in(machine, loss.cluster)}, or "
             if kind is CAPI_MACHINE
             else ""
         )
@@ -290,7 +290,7 @@ def remedy(machine: Object | None, node: str, loss: Loss) -> str:
 
 def _undrain(machine: Object, kind: Kind, node: str, loss: Loss) -> str:
     limited = kind is CAPI_MACHINE
-    of = silent_drains.limited_by(machine, loss.cluster)
+    of = given_time_outs.set_in(machine, loss.cluster)
     waits = limited and silent_drains.volumes(machine, node, loss.cluster)
     fields = "nodeDrainTimeout and nodeVolumeDetachTimeout" if waits else "nodeDrainTimeout"
     notes = (f"{_UNDRAINED[kind]}=", *((f"{silent_drains.NOT_AWAITED}=",) if waits else ()))
@@ -395,7 +395,7 @@ def _held_vm(pod: Object, loss: Loss) -> HeldPod | None:
 
 def _drain_timeout(machine: Object | None, cluster: Cluster) -> int | None:
     """Return after how many seconds Cluster API ends the drain; None: never, as on OpenShift."""
-    return machine_drain.owner_timeout(machine, cluster) if machine is not None else None
+    return given_time_outs.of_drain(machine, cluster) if machine is not None else None
 
 
 def _drain_limit(machine: Object | None, loss: Loss) -> Seconds | None:

@@ -1,24 +1,31 @@
-"""The blocks of addresses that Calico's IP pools give to nodes, and those of nodes that are gone.
+"""The blocks of addresses that Calico's IP pools give to nodes: those of nodes that are gone, and
+the most that a node gets.
 
 A node takes addresses from blocks with an affinity to it. calico-kube-controllers releases those of
 a node that is deleted, and does so later for nodes that were deleted while it did not run. Without
-it they stay. An affinity of the type virtual is none of a node (load-balancer). Sources:
-projectcalico/calico:libcalico-go/lib/ipam/ipam.go#findOrClaimBlock,
+it they stay. An affinity of the type virtual is none of a node (load-balancer).
+
+A node that has as many blocks as ``maxBlocksPerHost`` allows, 20 if that is not set, gets no
+further one, and borrows no address of another node either. With large blocks no node reaches that;
+with a ``blockSize`` of 32 it has no more than 20 pods then. The block size of a pool cannot be
+changed. calicoctl sets this limit only together with strict affinity; IPAM needs none. Sources:
+projectcalico/calico:libcalico-go/lib/ipam/ipam.go#findOrClaimBlock #autoAssign #SetIPAMConfig,
+:libcalico-go/lib/clientv3/ippool.go#validateAndSetDefaults,
 :libcalico-go/lib/apis/v3/blockaffinity.go, :kube-controllers/pkg/controllers/node/ipam.go;
-issues projectcalico/kube-controllers#564, projectcalico/calico#2713.
+issues projectcalico/kube-controllers#564, projectcalico/calico#2713, #9462.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from virt_admit.model.commands import about, logs_of, typed
-from virt_admit.model.kubernetes.cluster import Cluster, unlisted
+from virt_admit.model.commands import about, logs_of, merge_patch, nested, typed
+from virt_admit.model.kubernetes.cluster import Cluster, entry, unlisted
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, NODE, POD, Kind
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.lookups import find, find_named
+from virt_admit.model.lookups import find, find_named, grouped
 from virt_admit.model.messages import count, names
 from virt_admit.model.problems import Problem
 
@@ -29,6 +36,12 @@ _AFFINITIES: Final = tuple(
     Kind(group, (v,), "blockaffinities", "BlockAffinity") for group, v in _GROUPS
 )
 _BLOCKS: Final = Kind("crd.projectcalico.org", ("v1",), "ipamblocks", "IPAMBlock")
+_CONFIGS: Final = (
+    Kind(_GROUPS[0][0], ("v1",), "ipamconfigs", "IPAMConfig", namespaced=False),
+    Kind(_GROUPS[1][0], ("v3",), "ipamconfigurations", "IPAMConfiguration", namespaced=False),
+)
+_MOST: Final = 20
+"""How many blocks a node gets if nothing is set."""
 _BITS: Final = {4: 26, 6: 122}
 """The default of blockSize."""
 _CONTROLLERS: Final = "calico-kube-controllers"
@@ -85,6 +98,114 @@ def _of(version: int, cluster: Cluster) -> Problem:
 _MORE: Final = (
     "add an IP pool, or release the addresses of pods that are gone (calicoctl ipam check)"
 )
+
+
+class FullBlocks(NamedTuple):
+    """The blocks of a node that gets no further one, each without a free address."""
+
+    reason: str
+    remedy: str
+
+
+def full(node: str, cluster: Cluster) -> FullBlocks | None:
+    """Return that a node has as many blocks as Calico gives it, and no free address in them; None:
+    it does not, or that is not known.
+    """
+    for version in _BITS:
+        pools = [*_pools(version, cluster)]
+        own = {
+            each.cidr
+            for each in entry(cluster, _by_node, node) or ()
+            if any(_is_in(each.cidr, cidr) for _, cidr in pools)
+        }
+        limit = _limit(cluster)
+        if limit is None or len(own) < limit:
+            continue
+        known = cluster.cached(_stored)
+        if all(each in known and not any(_free(known[each])) for each in own):
+            used = [pool for pool, cidr in pools if any(_is_in(each, cidr) for each in own)]
+            return _full(node, sorted(own, key=str), used, cluster)
+    return None
+
+
+def _full(
+    node: str, own: Sequence[_Network], pools: Sequence[Object], cluster: Cluster
+) -> FullBlocks:
+    limit, config, sizes = len(own), _config(cluster), {each.num_addresses for each in own}
+    bits, least = sorted({each.prefixlen for each in own}), min(sizes)
+    which = names(f"{pool.kind} {pool.name}" for pool in pools)
+    size = f"blockSize {names(map(str, bits))} of {which}"
+    each = f"of {least} address{'es' * (least > 1)} each " if len(sizes) == 1 else ""
+    default = config is None or not config.at("spec", _LIMIT).integer
+    source = f"{_MOST}, as {_CONFIGS[0].kind} default sets no {_LIMIT}" if default else _set(config)
+    reason = (
+        f"{node} has {count(limit, 'block')} {each}({size}), as many as Calico gives a node "
+        f"({source}), and none has a free address"
+    )
+    needed = -(-max(map(admitted, cluster.known(NODE)), default=0) // least)
+    way = _raise(needed, config) if needed > limit else _LEFT
+    larger = _BITS[own[0].version]
+    pool = (
+        f"give the nodes an IPPool with larger blocks (blockSize {larger}) and disable {which}, "
+        "whose blockSize cannot be changed"
+    )
+    return FullBlocks(reason, f"{way}; or {pool}" if bits[-1] > larger else way)
+
+
+_LEFT: Final = "release the addresses of pods that are gone (calicoctl ipam check)"
+
+
+def _set(config: Object | None) -> str:
+    return f"{_LIMIT} of {config.kind} {config.name}" if config is not None else ""
+
+
+_LIMIT: Final = "maxBlocksPerHost"
+
+
+def _raise(most: int, config: Object | None) -> str:
+    """Return how a node gets more blocks."""
+    if config is None:
+        own = f"make {_CONFIGS[0].kind} default with {_LIMIT} {most} and autoAllocateBlocks true"
+        return typed(own, f"kubectl explain {_CONFIGS[0].plural}.{_CONFIGS[0].group}.spec")
+    way = f"set {_set(config)} to {most}, so that each pod which a kubelet admits gets an address"
+    kind = next(each for each in _CONFIGS if each.kind == config.kind)
+    return typed(way, merge_patch(kind, config.name, "", nested(("spec", _LIMIT), most)))
+
+
+def _limit(cluster: Cluster) -> int | None:
+    """Return how many blocks a node gets; None: not known."""
+    config = _config(cluster)
+    if config is None:
+        return None if unlisted(cluster, _CONFIGS[0]) else _MOST
+    found = config.at("spec", _LIMIT).integer
+    return found if found and found > 0 else _MOST
+
+
+def _config(cluster: Cluster) -> Object | None:
+    return next(filter(None, (find(cluster, each, "", "default") for each in _CONFIGS)), None)
+
+
+def _by_node(cluster: Cluster) -> Mapping[str, Sequence[_Block]]:
+    return grouped(_blocks(cluster), lambda each: each.node)
+
+
+def _stored(cluster: Cluster) -> Mapping[_Network | None, Object]:
+    return {_parsed(each.at("spec", "cidr").text): each for each in cluster.known(_BLOCKS)}
+
+
+def _free(block: Object) -> Iterator[Field]:
+    """Yield the addresses of a block that no pod has; one without the list may have some."""
+    listed = block.at("spec", "unallocated")
+    return iter((listed,)) if not isinstance(listed.value, list) else listed.items()
+
+
+def admitted(node: Object) -> int:
+    """Return how many pods the kubelet of a node admits; 0: not known."""
+    text = str(node.at("status", "allocatable").map.get("pods", ""))
+    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else 0
+
+
+_DIGITS: Final = 10
 
 
 def _pools(version: int, cluster: Cluster) -> Iterator[tuple[Object, _Network]]:
@@ -167,7 +288,7 @@ def _by_hand(gone: Sequence[_Block], cluster: Cluster) -> str:
     A block may lend addresses to pods of other nodes, which would be given a second time. A VM may
     keep its address while it moves or is off (kubeVirtVMAddressPersistence).
     """
-    blocks = {_parsed(each.at("spec", "cidr").text): each for each in cluster.known(_BLOCKS)}
+    blocks = cluster.cached(_stored)
     found = [blocks.get(each.cidr) for each in gone]
     own = [each for each in found if each is not None and _is_of_gone(each, cluster)]
     if len(own) < len(gone):

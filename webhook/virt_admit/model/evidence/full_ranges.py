@@ -13,7 +13,8 @@ issues cilium/cilium#9793, #15881, #18331;
 kubernetes-sigs/cri-tools:cmd/crictl/sandbox.go#outputPodSandboxes;
 containernetworking/plugins:plugins/ipam/host-local/backend/allocator/allocator.go#Get, :range.go,
 :backend/disk/backend.go; projectcalico/calico:libcalico-go/lib/ipam/ipam.go (No IPs available in
-pools); aws/amazon-vpc-cni-k8s:cmd/routed-eni-cni-plugin/cni.go#add; issues k3s-io/k3s#5885, #4682.
+pools, ErrBlockLimit); aws/amazon-vpc-cni-k8s:cmd/routed-eni-cni-plugin/cni.go#add;
+issues k3s-io/k3s#5885, #4682.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ _HOST_LOCAL: Final = re.compile(
 _CALICO: Final = re.compile(r"No IPs available in pools: \[([\da-fA-F.:/ ,]{1,500})\]")
 _STRICT: Final = re.compile(r"No more free affine blocks and strict affinity enabled")
 """No node lends another one its addresses, so each new pod of the node is without."""
+_BLOCKS: Final = re.compile(r"per host block limit|limit of \d{1,9} blocks reached for this node")
 _VERSION: Final = re.compile(r"requested IPv([46]) addresses")
 _CILIUM: Final = re.compile(r"local cilium agent\b.{0,100}(?:range is full|ranges are exhausted)")
 CILIUM_NODE: Final = Kind("cilium.io", ("v2",), "ciliumnodes", "CiliumNode")
@@ -77,6 +79,16 @@ def of(said: str, node: str, cluster: Cluster) -> UsedUpRange | None:
         what = what or f"Calico has no free block of addresses for {node}"
         whole = f"{what}: {taken.reason}" if taken.reason else what
         return UsedUpRange(whole, taken.remedy, of_node=bool(strict))
+    if _BLOCKS.search(said):
+        blocks = calico_blocks.full(node, cluster)
+        if blocks is not None:
+            return UsedUpRange(*blocks, of_node=True)
+        what = f"Calico gives {node} no further block of addresses, by maxBlocksPerHost"
+        words = (
+            "compare maxBlocksPerHost of IPAMConfig default, 20 if it is not set, with its blocks"
+        )
+        listed = "kubectl get blockaffinities.crd.projectcalico.org"
+        return UsedUpRange(what, typed(words, listed), of_node=False)
     if _CILIUM.search(said):
         return _cilium(node, cluster)
     if _AWS in said:
@@ -97,6 +109,8 @@ def used_up(node: str, cluster: Cluster) -> UsedUpRange | None:
     """
     found, most = _range(node, cluster), _admitted(node, cluster)
     there = entry(cluster, _placed, node) or 0
+    if most is not None and there < most and (blocks := calico_blocks.full(node, cluster)):
+        return UsedUpRange(*blocks, of_node=True)
     if found is None or most is None or found.used < found.size or there >= most:
         return None
     own = f" and {found.own} of Cilium" if found.of_cilium else ""
@@ -163,11 +177,7 @@ def _of_cilium(node: Object) -> Iterator[_Address]:
 def _admitted(node: str, cluster: Cluster) -> int | None:
     """Return how many pods the kubelet of a node admits; None: not known."""
     found = find(cluster, NODE, "", node)
-    text = str(found.at("status", "allocatable").map.get("pods", "")) if found is not None else ""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < _DIGITS else None
-
-
-_DIGITS: Final = 10
+    return (calico_blocks.admitted(found) or None) if found is not None else None
 
 
 def _fewer(found: _Range, node: str) -> str:

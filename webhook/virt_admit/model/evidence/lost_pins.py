@@ -17,12 +17,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.model.commands import about, argument, kubectl, shell, typed
+from virt_admit.model.commands import about, argument, kubectl, merge_patch, nested, shell, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
-from virt_admit.model.kubernetes.kinds import DEPLOYMENT, NODE, POD, REPLICA_SET, SUBSCRIPTION
+from virt_admit.model.kubernetes.kinds import (
+    DEPLOYMENT,
+    NODE,
+    POD,
+    REPLICA_SET,
+    STATEFUL_SET,
+    SUBSCRIPTION,
+)
 from virt_admit.model.kubernetes.nodes import HOSTNAME
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.selectors import (
     IN,
@@ -39,6 +46,10 @@ READS: Final[Reads] = {
     NODE: ("metadata.labels",),
     POD: ("metadata.ownerReferences", "spec.affinity", "spec.nodeName", "spec.nodeSelector"),
     REPLICA_SET: ("metadata.ownerReferences",),
+    **dict.fromkeys(
+        (DEPLOYMENT, STATEFUL_SET),
+        ("metadata.labels", "metadata.ownerReferences", "spec.template.spec.nodeSelector"),
+    ),
 }
 SUBSCRIBED_READS: Final[Reads] = union(
     READS,
@@ -183,11 +194,44 @@ def remedy(pod: Object, pin: LostPin, cluster: Cluster) -> str:
     back = "bring that node back under its name" if pin.gone else "give a node that label"
     if owner is None:
         return typed(f"{back}, or make the pod again", described)
+    if own := _unselected(pod, owner, pin, cluster):
+        return own
     name, group = owner["name"].text, (owner["apiVersion"].text or "").rpartition("/")[0]
     if kind := kinds.find(group, owner["kind"].text or ""):
         described = kubectl("describe", kind, name or "", pod.namespace)
     words = f"{back}, or change what {owner['kind'].text} {name} or its operator demands"
     return typed(words, described)
+
+
+def way(pod: Object, pin: LostPin, cluster: Cluster) -> str:
+    """Return the same, where a Subscription makes the demand, at that."""
+    by = subscribed(pod, pin, cluster)
+    return by.remedy if by is not None else remedy(pod, pin, cluster)
+
+
+def _unselected(pod: Object, owner: Field, pin: LostPin, cluster: Cluster) -> str:
+    """Return how a workload drops a label of its nodeSelector that no node has; empty: it does not
+    demand it there, or is written by an owner of its own.
+    """
+    kind = next((each for each in _TEMPLATED if each.kind == owner["kind"].text), None)
+    made = find(cluster, kind, pod.namespace, owner["name"].text) if kind is not None else None
+    if kind is None or made is None or any(True for _ in made.metadata["ownerReferences"].items()):
+        return ""
+    own = made.at("spec", "template", "spec", "nodeSelector").texts
+    if len(pin.selected) != 1 or not pin.selected <= own.keys():
+        return ""
+    (key,) = pin.selected
+    label = f"{key}={own[key]}"
+    told = merge_patch(kind, made.name, made.namespace or "", nested((*_SELECTOR, key), None))
+    helm = made.labels.get(_MANAGED) == _HELM
+    again = ", and in the values of its Helm release, which else writes it again" if helm else ""
+    words = f"take {label} out of the nodeSelector of {made.kind} {made.name}{again}"
+    return typed(words, told, f"or bring a node with label {label} back")
+
+
+_TEMPLATED: Final = (DEPLOYMENT, STATEFUL_SET)
+_SELECTOR: Final = ("spec", "template", "spec", "nodeSelector")
+_MANAGED, _HELM = "app.kubernetes.io/managed-by", "Helm"
 
 
 # --- operators of a Subscription ------------------------------------------------------------------

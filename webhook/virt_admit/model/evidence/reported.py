@@ -279,7 +279,16 @@ def _lasting(
     found = list(complaints.lasting(obj, cluster))
     if any(text.is_about(obj) for text in texts):
         return _unexplained(found, said, cluster)
+    if any(_is_of_pods(each, said, cluster) for each in found):
+        return None
     return _first_new(found, texts) or _unexplained(found, said, cluster)
+
+
+def _is_of_pods(complaint: Complaint, said: Collection[str], cluster: Cluster) -> bool:
+    """Return whether a Deployment only lacks pods, and a text names one of them with its cause."""
+    pods = unready_pods.of(complaint.obj, cluster) if complaint.of_pods else ()
+    told = ((pod.name, unready_pods.why(pod, cluster)) for pod in pods)
+    return any(why and any(name in text and why in text for text in said) for name, why in told)
 
 
 def _unexplained(

@@ -20,8 +20,6 @@ from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     CAPI_CLUSTER,
     CAPI_MACHINE,
-    CAPI_MACHINE_SET,
-    KUBEADM,
     MACHINE,
     MACHINE_DRAIN_RULE,
     NAMESPACE,
@@ -260,56 +258,6 @@ def no_timeout(machine: Object, field: str = "nodeDrainTimeout") -> str:
     )
 
 
-def owner_timeout(machine: Object, cluster: Cluster) -> int | None:
-    """Return the same as its owner sets it once a Machine is deleted: what a user wrote to the
-    Machine does not stay.
-
-    Sources: core/reconcilers/machineset/machineset_controller.go#syncMachines;
-    controlplane/kubeadm/reconcilers/
-    kubeadmcontrolplane/kubeadmcontrolplane_controller.go#syncMachines.
-    """
-    owner = _owner(machine, cluster)
-    if owner is None:
-        return timeout(machine)
-    template = owner.at(
-        "spec", "template" if kinds.of(owner) is CAPI_MACHINE_SET else "machineTemplate"
-    )
-    newer = _seconds_of(template["spec"], "nodeDrainTimeout")
-    return _seconds_of(template, "nodeDrainTimeout") if newer is None else newer
-
-
-def limited_by(machine: Object) -> str:
-    """Return kind and name of the object in which the time-outs of a Machine are set."""
-    reference = _owner_of(machine)
-    if reference is None:
-        return f"Machine {machine.name}"
-    deployment = machine.labels.get(_DEPLOYMENT)
-    if deployment and reference["kind"].text == CAPI_MACHINE_SET.kind:
-        return f"MachineDeployment {deployment}"
-    return f"{reference['kind'].text} {reference['name'].text}"
-
-
-def _owner(machine: Object, cluster: Cluster) -> Object | None:
-    """Return the owner that sets the time-outs of a Machine; None: it has none,
-    or that is not known.
-    """
-    reference = _owner_of(machine)
-    if reference is None:
-        return None
-    kind = _SETTING[reference["kind"].text or ""]
-    return find(cluster, kind, machine.namespace, reference["name"].text)
-
-
-def _owner_of(machine: Object) -> Field | None:
-    """Return the reference to that owner; None: there is none."""
-    reference = machine.controller if kinds.of(machine) is CAPI_MACHINE else None
-    return reference if reference is not None and reference["kind"].text in _SETTING else None
-
-
-_DEPLOYMENT: Final = "cluster.x-k8s.io/deployment-name"
-_SETTING: Final = {kind.kind: kind for kind in (CAPI_MACHINE_SET, KUBEADM)}
-
-
 def detach_timeout(machine: Object) -> int | None:
     """Return for how many seconds it waits then until volumes are detached; None: without limit."""
     return _seconds(machine, "nodeVolumeDetachTimeout")
@@ -447,10 +395,11 @@ def ends(machine: Object) -> datetime | None:
 
 
 def _seconds(machine: Object, field: str) -> int | None:
-    return _seconds_of(machine["spec"], field) if kinds.of(machine) is CAPI_MACHINE else None
+    return seconds_of(machine["spec"], field) if kinds.of(machine) is CAPI_MACHINE else None
 
 
-def _seconds_of(spec: Field, field: str) -> int | None:
+def seconds_of(spec: Field, field: str) -> int | None:
+    """Return the seconds of a time-out in the spec of a Machine or a template; None: no limit."""
     newer = spec.at("deletion", f"{field}Seconds").integer
     if newer is not None:
         return newer if newer > 0 else None

@@ -292,7 +292,17 @@ def _causes(stops: Sequence[Stop]) -> int:
     """Return how many causes stops have, without those that only lead to what stops a node."""
     ends = {shell("virt-admit", "drain", argument(stop.node)) for stop in stops if stop.node}
     own = [stop for stop in stops if stop.node or command_of(stop.remedy) not in ends]
-    return len(by_cause(own))
+    first = (same[0] for same in by_cause(own))
+    return len({(_alike(stop), stop.remedy or stop.reason) for stop in first})
+
+
+def _alike(stop: Stop) -> str:
+    """Return why an upgrade stops without the name of the VM that it stops for, by which the names
+    of its claims begin, too.
+    """
+    subject, _, why = stop.reason.partition(": ")
+    name = subject.rpartition("/")[2]
+    return re.sub(rf"(?<![\w.-]){re.escape(name)}(?!\w)", "*", why) if why else stop.reason
 
 
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:
@@ -302,15 +312,16 @@ def _stops(stops: Sequence[Stop]) -> Iterator[str]:
     for same in groups[:_MOST]:
         stop, where = same[0], names(each.node for each in same)
         subject, _, why = stop.reason.partition(": ")
-        first = said.setdefault(why, subject)
+        first = said.setdefault(_alike(stop), subject)
         is_new = first == subject or len(why) < _LONG
         reason = stop.reason if is_new else f"{subject}: the same as {first}"
         at = "leaves out" if leaves_out(stop) else "stops at"
         does = "waits" if stop.awaits else "stops"
         yield f"{at} {where}: {reason}" if stop.node else f"{does}: {reason}"
         done = remedies.setdefault(stop.remedy, where)
-        told = len(stop.remedy) >= _LONG and done and done != where
-        yield f"  to do: {f'the same as at {done}' if told else stop.remedy}"
+        told = len(stop.remedy) >= _LONG and done and (done != where or not is_new)
+        as_first = f"at {done}" if done != where else f"for {first}"
+        yield f"  to do: {f'the same as {as_first}' if told else stop.remedy}"
         if stop.behind:
             yield f"  behind: {names(map(str, stop.behind), 80)}"
     if len(groups) > _MOST:

@@ -41,7 +41,10 @@ def check(node: Object, context: Context) -> Findings:
         or not (cordon.waits and cordon.remedy)
     ):
         return  # a maintenance that waits for nothing lasts as long as its administrator wants
-    path = node.at("spec", "unschedulable").path
+    cordoned = node.at("spec", "unschedulable")
+    taints = node.at("spec", "taints")
+    by_taint = next((e for e in taints.items() if f"taint {e['key'].text}" == cordon.mark), taints)
+    path = (by_taint if by_taint.present and not cordoned.boolean else cordoned).path
     stays = (
         f"{cordon.closed}, and this {'does' if cordon.ends is False else 'may'} not end by itself."
     )

@@ -267,7 +267,8 @@ def _broken_pod(service: tuple[str, str], cluster: Cluster) -> BrokenPod | None:
 def _repair(broken: BrokenPod | None) -> str:
     if broken is None:
         return ""
-    return command_of(broken.remedy) if broken.on_lost_node else about("describe", broken.pod, POD)
+    known = broken.on_lost_node or broken.is_pinned
+    return command_of(broken.remedy) if known else about("describe", broken.pod, POD)
 
 
 def _faults(broken: BrokenPod | None) -> Sequence[str]:

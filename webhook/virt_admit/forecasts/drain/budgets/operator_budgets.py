@@ -322,6 +322,8 @@ def _custom(eviction: PodEviction) -> OperatorAnswer | None:
     above = find(eviction.cluster, kind, budget.namespace, owner.name)
     if above is not None and (set_by := pod_counts.annotated(eviction, above, kind)) is not None:
         return set_by
+    if above is not None and (stretched := pod_counts.stretched(eviction, above, kind)):
+        return stretched
     if pod_counts.is_hosted(budget, owner.group, owner.kind):
         return pod_counts.hosted(eviction, above, owner.name, kind)
     waited = _waited(eviction)

@@ -1,12 +1,16 @@
 """How many pods let a budget allow an eviction, and what sets their number.
 
 A share of the pods is rounded up, so that one pod more is often not enough: 80 % of two, three and
-four pods is all of them. Source:
-kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount.
+four pods is all of them. The operator of Portworx writes all storage nodes but one; before 24.1.0
+it counted those of the other site of a stretched cluster too, which has pods in another Kubernetes.
+Sources: kubernetes/kubernetes:pkg/controller/disruption/disruption.go#getExpectedPodCount;
+libopenstorage/operator:drivers/storage/portworx/util/util.go#CountStorageNodes (23.10.3, 24.1.0),
+pull request 1463.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import pod_budgets
@@ -17,6 +21,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import (
     AUTOSCALER,
     DEPLOYMENT,
+    NODE,
     POD,
     REPLICA_SET,
     SCALED_OBJECT,
@@ -24,8 +29,10 @@ from virt_admit.model.kubernetes.kinds import (
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import NAME, Reads
+from virt_admit.model.kubevirt.settings.versions import Version, parse_version
 from virt_admit.model.lookups import find
+from virt_admit.model.messages import capital, names
 
 _ANNOTATIONS: Final = {
     ("core.libopenstorage.org", "px-storage"): "portworx.io/storage-pdb-min-available"
@@ -33,12 +40,20 @@ _ANNOTATIONS: Final = {
 """What sets minAvailable of a budget at its owner, by the API group of that and the name of the
 budget (libopenstorage/operator:drivers/storage/portworx/component/disruption_budget.go).
 """
+_OPERATOR, _OWN_DOMAIN = "portworx-operator", Version(24, 1)
+"""The Deployment of the operator of Portworx, and its release that counts the nodes of its own
+cluster domain alone."""
+_ARGUMENTS: Final = "portworx.io/misc-args"
+_DOMAIN: Final = re.compile(r"-cluster_domain[ =]\S{1,63}")
+_STORAGE_NODE: Final = Kind("core.libopenstorage.org", ("v1",), "storagenodes", "StorageNode")
 READS: Final[Reads] = {
+    NODE: NAME,
     POD: ("metadata.labels", "metadata.ownerReferences"),
     AUTOSCALER: ("spec.scaleTargetRef", "spec.minReplicas", "spec.maxReplicas"),
     SCALED_OBJECT: ("spec.scaleTargetRef", "spec.minReplicaCount", "spec.maxReplicaCount"),
     **dict.fromkeys(
-        (DEPLOYMENT, STATEFUL_SET, REPLICA_SET), ("metadata.ownerReferences", "spec.replicas")
+        (DEPLOYMENT, STATEFUL_SET, REPLICA_SET),
+        ("metadata.ownerReferences", "spec.replicas", "spec.template.spec.containers.image"),
     ),
 }
 ONE_AT_A_TIME: Final = "set maxUnavailable: 1 instead of minAvailable"
@@ -167,6 +182,61 @@ def annotated(eviction: PodEviction, owner: Object, kind: Kind) -> OperatorAnswe
             "change of it. Portworx operator 24.1.0 and later ignores such a value.",
         ),
     )
+
+
+def stretched(eviction: PodEviction, owner: Object, kind: Kind) -> OperatorAnswer | None:
+    """Return that the operator of Portworx demands pods for the storage nodes of another cluster,
+    too, as one StorageCluster of two sites has them; None: nothing says so.
+    """
+    budget, cluster = eviction.budget, eviction.cluster
+    key = _ANNOTATIONS.get((kind.group, budget.name), "")
+    least = budget.at("spec", "minAvailable").integer
+    pods = budget.at("status", "expectedPods").integer
+    if not key or key in owner.annotations or least is None or not pods or unlisted(cluster, NODE):
+        return None
+    every = [each for each in cluster.known(_STORAGE_NODE) if _has_storage(each, owner)]
+    others = [each.name for each in every if find(cluster, NODE, "", each.name) is None]
+    runs = _release(cluster)
+    if len(every) != least + 1 or len(every) - len(others) != pods:
+        return None
+    if runs is not None and runs >= _OWN_DOMAIN:
+        return None
+    domain = _DOMAIN.search(owner.annotations.get(_ARGUMENTS, ""))
+    of = f", of cluster domain {domain[0].split()[-1]}" if domain else ""
+    above, which = f"{owner.kind} {owner.name}", f"its operator{f' ({runs})' if runs else ''}"
+    reason = (
+        f"{eviction.never}, as {which} takes all {len(every)} StorageNodes of {above} but one, and "
+        f"{len(others)} of them ({names(others, 80)}) are in another cluster; here "
+        f"{pods} pods run{of}"
+    )
+    told = kubectl("annotate", kind, owner.name, owner.namespace or "", f"{key}={pods - 1}")
+    counts = f"{_OWN_DOMAIN} or later, which counts those of its domain only"
+    update = f"update the operator of Portworx to {counts}"
+    if runs is not None and runs < _ANNOTATED:
+        described = kubectl("describe", DEPLOYMENT, _OPERATOR, budget.namespace or "")
+        return OperatorAnswer(Way.NEVER, reason, typed(capital(update), described))
+    words = f"Set annotation {key} of {above} to {pods - 1}, which lets one pod go"
+    return OperatorAnswer(Way.NEVER, reason, typed(words, told, f"or {update}"))
+
+
+_ANNOTATED: Final = Version(23, 10, 2)
+
+
+def _has_storage(node: Object, owner: Object) -> bool:
+    """Return whether a StorageNode of a StorageCluster counts for its budget."""
+    of = node.controller
+    own = of is not None and of["name"].text == owner.name and node.namespace == owner.namespace
+    return own and node.at("status", "nodeAttributes", "storage").boolean is True
+
+
+def _release(cluster: Cluster) -> Version | None:
+    """Return the release of the operator of Portworx; None: not known."""
+    found = {
+        parse_version(workloads.image_tag(box["image"].text or ""))
+        for each in workloads.named((_OPERATOR,), cluster)
+        for box in each.at("spec", "template", "spec", "containers").items()
+    }
+    return found.pop() if len(found) == 1 else None
 
 
 _HYPERSHIFT: Final = "hypershift.openshift.io"

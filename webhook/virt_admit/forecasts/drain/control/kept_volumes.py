@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.budgets import evicted_pods
+from virt_admit.forecasts.drain.endless import given_time_outs
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import volume_attachments
 from virt_admit.model.commands import about, typed
@@ -41,6 +42,8 @@ class KeptVolumes(NamedTuple):
     volumes: Sequence[str]
     pods: Sequence[Object]
     """The pods on the node that use them."""
+    set_in: str
+    """The object in which a limit of this wait is set."""
 
     @property
     def holders(self) -> Sequence[Object]:
@@ -55,7 +58,8 @@ class KeptVolumes(NamedTuple):
         who = names([pod.full_name for pod in self.pods], 120)
         skip = about("annotate", self.machine, CAPI_MACHINE, f"{_EXCLUDE}=")
         over = typed("or, as the drain is over, wait for no volume", skip)
-        return f"keep pod {who} off this node; or set nodeVolumeDetachTimeout; {over}"
+        limit = f"set nodeVolumeDetachTimeout of {self.set_in}"
+        return f"keep pod {who} off this node; or {limit}; {over}"
 
 
 def _stays(pod: Object) -> bool:
@@ -73,7 +77,8 @@ def of_machine(machine: Object, node: str, cluster: Cluster) -> KeptVolumes | No
     if since is None or machine_drain.detach_timeout(machine) is not None:
         return None
     volumes = volume_attachments.attached(node, cluster)
-    return KeptVolumes(machine, clock.instant(since), volumes, _users(node, volumes, cluster))
+    users, limit = _users(node, volumes, cluster), given_time_outs.set_in(machine, cluster)
+    return KeptVolumes(machine, clock.instant(since), volumes, users, limit)
 
 
 def certain(machine: Object, node: str, cluster: Cluster) -> KeptVolumes | None:
@@ -130,7 +135,7 @@ def note(machine: Object, node: str, cluster: Cluster) -> str:
     age = clock.since(since, cluster)
     waits = f"waits{f' for {duration(age)}' if age is not None else ''} until {which} are detached"
     why = (
-        f", as {machine_drain.no_timeout(machine, 'nodeVolumeDetachTimeout')}. "
+        f", as {given_time_outs.lack(machine, cluster, 'nodeVolumeDetachTimeout')}. "
         f"{_way_out(machine, node, cluster)}"
         if limit is None
         else "."
@@ -146,7 +151,7 @@ def _way_out(machine: Object, node: str, cluster: Cluster) -> str:
     if kept is None:
         return (
             "Free the volumes: a pod that stays, such as one of a DaemonSet, keeps its own "
-            "attached. Or set that field."
+            f"attached. Or set that field of {given_time_outs.set_in(machine, cluster)}."
         )
     who = names([pod.full_name for pod in kept.pods], 120)
     return (

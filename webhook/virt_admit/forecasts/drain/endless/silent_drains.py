@@ -5,10 +5,9 @@ It leaves such a pod out once its ``deletionTimestamp`` has passed, which includ
 five minutes later before 1.7.4, a second later from it on. The taint manager deletes pods with
 their own grace period. 1.7.4 to 1.8 evict them again with one of a second, unless that is refused;
 1.9 and later leave them as they are. Before 1.7.4 it waits then for the volumes that the node has
-attached, and before 1.8 a MachineSet does not give its time-outs to Machines that are being
-deleted. Sources: kubernetes-sigs/cluster-api: internal/controllers/machine/machine_controller.go
+attached. Sources: kubernetes-sigs/cluster-api: internal/controllers/machine/machine_controller.go
 #drainNode #shouldWaitForNodeVolumes (v1.7.3, v1.7.4), internal/controllers/machine/drain/drain.go
-#EvictPods, internal/controllers/machineset/machineset_controller.go#syncMachines (v1.7.1, v1.8.0);
+#EvictPods;
 kubernetes/kubernetes: pkg/controller/volume/attachdetach/util/util.go#ProcessPodVolumes.
 """
 
@@ -18,28 +17,26 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.endless import given_time_outs
+from virt_admit.forecasts.drain.endless.given_time_outs import release
 from virt_admit.forecasts.drain.states.vm_states_times import moment
-from virt_admit.model.kubernetes import clock, kinds, node_health, workloads
+from virt_admit.model.kubernetes import clock, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, DEPLOYMENT, NODE
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import NAME, Reads, union
-from virt_admit.model.kubevirt.settings.versions import Version, parse_version
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
 from virt_admit.model.remediation import machine_drain
 
-_CONTROLLER: Final = "capi-controller-manager"
 READS: Final[Reads] = union(
     clock.READS,
     node_health.READS,
-    workloads.READS,
+    given_time_outs.READS,
     machine_drain.READS,
-    {DEPLOYMENT: (*NAME, "spec.template.spec.containers.image"), NODE: ("status.volumesAttached",)},
+    {NODE: ("status.volumesAttached",)},
 )
-_IMAGE: Final = "cluster-api-controller"
 _FAST: Final = Version(1, 7, 4)
-_GIVES: Final = Version(1, 8)
-"""From this release on a MachineSet gives its time-outs also to Machines that are being deleted."""
 _LEAVES: Final = Version(1, 9)
 UPDATE: Final = (
     f"update Cluster API to {_FAST} or later, which does not wait for the volumes of a dead node"
@@ -57,17 +54,6 @@ class AwaitedPods(NamedTuple):
     """``waits until 11:51 UTC for pod shop/db (and 1 more), whose grace period of 60 min ends at
     11:46 UTC``
     """
-
-
-def release(cluster: Cluster) -> Version | None:
-    """Return the release of Cluster API by the image of its controller; None: not known."""
-    found = {
-        parse_version(workloads.image_tag(image))
-        for each in workloads.named((_CONTROLLER,), cluster)
-        for box in each.at("spec", "template", "spec", "containers").items()
-        if _IMAGE in (image := box["image"].text or "")
-    }
-    return found.pop() if len(found) == 1 else None
 
 
 def unreachable(node: str, cluster: Cluster) -> tuple[Object | None, bool]:
@@ -154,13 +140,3 @@ def volumes(machine: Object | None, node: str, cluster: Cluster) -> str:
 
 def _attached(node: Object | None) -> Sequence[object]:
     return list(node.at("status", "volumesAttached").items()) if node is not None else ()
-
-
-def limited_by(machine: Object, cluster: Cluster) -> str:
-    """Return kind and name of the object in which the time-outs of a Machine that is being deleted
-    are set.
-    """
-    runs = release(cluster)
-    if machine.deleted and runs is not None and runs < _GIVES:
-        return f"Machine {machine.name}"
-    return machine_drain.limited_by(machine)

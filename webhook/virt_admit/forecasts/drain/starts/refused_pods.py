@@ -19,6 +19,7 @@ from virt_admit.forecasts.drain.control.webhook_reach import STARTS, Webhook
 from virt_admit.forecasts.drain.starts.devices import unpermitted_devices
 from virt_admit.forecasts.drain.starts.storage import denied_states
 from virt_admit.forecasts.drain.states import stuck_starts
+from virt_admit.forecasts.placement.components import service_pods
 from virt_admit.forecasts.placement.refusals import exceeded_quotas, overcommitted_memory
 from virt_admit.model.commands import about, and_then, argument, kubectl, shell, typed, virtctl
 from virt_admit.model.evidence import forbidden_pods
@@ -263,7 +264,9 @@ def _unanswered(vmi: Object, named: str, cluster: Cluster) -> Problem | None:
     reason = f"{_begin(vmi, cluster)}: {failing}{because}"
     if deadlock is None:
         silence = webhook_reach.silence(called, cluster)
+        broken = service_pods.broken(called.service, cluster)
         remedy = missing_services.of_silent(called.service, silence, cluster)
+        remedy = broken.remedy if broken is not None else remedy
         return Problem(reason, remedy, ProblemCause.NOT_REPORTED)
     webhook, refusing = deadlock
     reason = (

@@ -8,7 +8,7 @@ kubevirt/kubevirt#17858, #3886.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -21,20 +21,21 @@ from virt_admit.forecasts.drain.states import (
 )
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
 from virt_admit.forecasts.drain.states.vm_states_targets import LAUNCHER_TIMEOUT
-from virt_admit.forecasts.placement import candidates, start_doubts, virt_handlers
+from virt_admit.forecasts.placement import candidates, pod_networks, start_doubts, virt_handlers
 from virt_admit.forecasts.placement.components import refused_owners, unattached_networks
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import argument, kubectl, shell, typed
 from virt_admit.model.evidence import network_fences
 from virt_admit.model.kubernetes import clock, events
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubernetes.kinds import NODE, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import migrations, vms
 from virt_admit.model.kubevirt.launcher import libvirt_errors, pod_refusals
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.problems import Problem, ProblemCause
 
@@ -198,7 +199,8 @@ def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     when = "on the same condition, to run the VM elsewhere," if mark else ""
     when = when or "to run the VM elsewhere without that,"
     again = (
-        f"; or, {when} cordon {on}, then stop the VM and start it again"
+        f"; or, {when} cordon {names(_without_network(on, cluster))}, then stop the VM and start "
+        "it again"
         if elsewhere(vmi, cluster)
         else ""
     )
@@ -206,6 +208,18 @@ def _of_pod(vmi: Object, pod: Object, cluster: Cluster) -> Problem | None:
     brief = f"{begin}: {fault.brief}" if shown else fault.brief
     remedy = f"{now}{again}{mark}{later}"
     return Problem(f"{begin}: {fault.words}", remedy, ProblemCause.NOT_REPORTED, brief=brief)
+
+
+def _without_network(on: str | None, cluster: Cluster) -> Sequence[str]:
+    """Return a node on which a pod does not start, and the others whose pod network takes none
+    although kube-scheduler may choose them.
+    """
+    broken = cluster.cached(virt_handlers.broken)
+    some = [name for name, why in broken.items() if why.startswith(pod_networks.BROKEN)]
+    found = (find(cluster, NODE, "", name) for name in sorted(some) if name != on)
+    free = (each for each in found if each is not None)
+    away = (each.name for each in free if not each.at("spec", "unschedulable").boolean)
+    return [on or "", *away]
 
 
 def _of_guest(vmi: Object, pod: Object | None, cluster: Cluster) -> Problem | None:

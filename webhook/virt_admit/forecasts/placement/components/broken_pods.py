@@ -26,6 +26,7 @@ from virt_admit.model.evidence import (
     busy_programs,
     container_states,
     kernel_modules,
+    lost_pins,
     pod_mutations,
     status_errors,
 )
@@ -65,12 +66,12 @@ class BrokenPod(NamedTuple):
     """What replaces it without an administrator, and when; empty: nothing is known to."""
     uncreated: bool = False
     """Whether an event says why it has no containers yet, of which ``pod_starts`` tells more."""
+    is_pinned: bool = False
+    """Whether it demands what no node has."""
 
     @property
     def words(self) -> str:
-        """Return the pod with its fault, as ``pod NAME is not ready for 5 min:
-        CrashLoopBackOff``.
-        """
+        """Return it with its fault, as ``pod NAME is not ready for 5 min: CrashLoopBackOff``."""
         return f"pod {self.pod.name} is {self._state}"
 
     @property
@@ -143,9 +144,8 @@ def telling(found: Sequence[BrokenPod]) -> BrokenPod | None:
 
 
 def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
-    """Return what is wrong with a pod; None: it is ready, has ended,
-    or does not say whether it is.
-    """
+    """Return what is wrong with a pod; None: it is ready, has ended, or does not say whether it
+    is."""
     if pod.is_true("Ready") or pod.ended:
         return None
     if not any(True for _ in pod.at("status", "conditions").items()):
@@ -163,9 +163,8 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
         return BrokenPod(pod, lost.reason, since, lost.remedy)
     if (image := unpullable_images.of_pod(pod, cluster)) is not None:
         return BrokenPod(pod, image.reason.replace(";", ","), since, image.remedy)
-    home = cordoned_homes.of_pod(pod, cluster)
-    if home is not None:
-        return BrokenPod(pod, f"it has no node: {home.words}", since, home.remedy)
+    if (homeless := _without_node(pod, since, cluster)) is not None:
+        return homeless
     why, container = _fault(pod)
     remedy = _remedy(pod, why, container, cluster)
     if not why:
@@ -186,6 +185,16 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
     if needed := unwritten_configs.needed_by(pod, why, cluster):
         why, remedy = _unwritten(f"{why}, {needed}", remedy, cluster)
     return BrokenPod(pod, f"{why}{changed}", since, remedy)
+
+
+def _without_node(pod: Object, since: str, cluster: Cluster) -> BrokenPod | None:
+    if (home := cordoned_homes.of_pod(pod, cluster)) is not None:
+        return BrokenPod(pod, f"it has no node: {home.words}", since, home.remedy)
+    pin = lost_pins.of_pod(pod, cluster) if cordoned_homes.is_unplaced(pod) else None
+    if pin is None:
+        return None
+    way = lost_pins.way(pod, pin, cluster)
+    return BrokenPod(pod, f"it has no node: it {pin.words}", since, way, is_pinned=True)
 
 
 def _unwritten(why: str, remedy: str, cluster: Cluster) -> tuple[str, str]:

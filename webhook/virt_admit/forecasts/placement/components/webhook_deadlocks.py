@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components import service_pods
+from virt_admit.forecasts.placement.components import broken_pods, service_pods
+from virt_admit.forecasts.placement.components.broken_pods import BrokenPod
 from virt_admit.model.commands import json_patch, kubectl, typed
 from virt_admit.model.kubernetes import kinds, node_health, service_endpoints, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, unlisted
@@ -170,6 +171,8 @@ class RefusedPods(NamedTuple):
     refusing: tuple[OwnWebhook, ...]
     """Those of them that refuse the pods of their own Service as well."""
     service: tuple[str, str]
+    broken: BrokenPod | None
+    """The pod of that Service which is not ready; None: none says so."""
 
     @property
     def reason(self) -> str:
@@ -178,7 +181,8 @@ class RefusedPods(NamedTuple):
         who = " and ".join(field["name"].text or "" for _, field in self.webhooks)
         of = "" if self.refusing else f" (of {' and '.join(configurations(self.webhooks))})"
         refuse = f"webhook{'' if one else 's'} {who}{of} refuse{'s' if one else ''} it"
-        return f"{self.lacks}, so {refuse} (failurePolicy Fail)"
+        pod = f" ({self.broken.words})" if self.broken is not None else ""
+        return f"{self.lacks}{pod}, so {refuse} (failurePolicy Fail)"
 
     @property
     def remedy(self) -> str:
@@ -186,6 +190,8 @@ class RefusedPods(NamedTuple):
         if self.refusing:
             alone = len(configurations(self.webhooks)) == 1
             return way_out(self.service[0], self.refusing, same=alone)
+        if self.broken is not None:
+            return self.broken.remedy
         namespace, name = self.service
         described = kubectl("describe", SERVICE, name, namespace)
         return typed(f"repair the pods of Service {namespace}/{name}", described)
@@ -207,7 +213,7 @@ def of_pod(pod: InterceptedRequest, cluster: Cluster) -> RefusedPods | None:
     own = _new_pod(service[0], labels, cluster)
     refusing = tuple(each for each in same if _gets(each, own))
     lacks = service_endpoints.backing(cluster, *service).problem
-    return RefusedPods(same, lacks, refusing, service)
+    return RefusedPods(same, lacks, refusing, service, broken_pods.first(pods, cluster))
 
 
 def of_namespace(

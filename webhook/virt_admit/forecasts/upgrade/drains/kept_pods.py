@@ -17,6 +17,7 @@ from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
 from virt_admit.forecasts.drain.control import kept_volumes
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
+from virt_admit.forecasts.drain.endless import given_time_outs
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.upgrade.rollouts import Driver
 from virt_admit.model import machine_nodes
@@ -185,7 +186,7 @@ def _keeps(pod: Object, machine: Object, cluster: Cluster) -> Blocker:
         about("delete", pod, POD),
         f"or delete its Job {owner} then" if owner else "",
     )
-    limited = machine_drain.limited_by(machine)
+    limited = given_time_outs.set_in(machine, cluster)
     limit = (
         f"set nodeDrainTimeout of {limited}, after which its node is deleted with what is left on "
         "it"
