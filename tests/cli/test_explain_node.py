@@ -248,3 +248,13 @@ def test_a_stop_that_is_told_above_keeps_its_statement_and_that_of_its_pool():
         ("stops here", "Node a: its kubelet does not report: see above"),
         ("stops here", pool),
     ]
+
+
+def test_a_cause_that_is_told_above_keeps_its_statement():
+    why = "KubeVirt kubevirt/kubevirt is not available for 2 h (DeploymentInProgress): pod x fails"
+    found = UpgradeOfNode(False, why, None, None, (), None, None, 0)
+    report = SimpleNamespace(upgrade=found, drain=SimpleNamespace(notes=(f"{why}. Repair x",)))
+    assert list(words_of_node.upgrade(report)) == [
+        ("possible", "no"),
+        ("because", "KubeVirt kubevirt/kubevirt is not available for 2 h: see above"),
+    ]

@@ -38,7 +38,7 @@ def judged(cluster):
         ("nodes", ("metadata", "annotations", "kubevirt.io/heartbeat"), "2027-03-01T11:00:30Z", 0),
         ("virtualmachines", ("metadata", "annotations", "team"), "shop", 1),
         ("virtualmachineinstances", ("status", "guestOSInfo"), {"id": "fedora"}, 30),
-        ("nodes", ("metadata", "annotations", "team"), "shop", 43),
+        ("nodes", ("metadata", "annotations", "team"), "shop", 44),
     ],
 )
 def test_the_cost_follows_the_change(plural, path, value, most):

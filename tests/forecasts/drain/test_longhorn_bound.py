@@ -1,11 +1,16 @@
 """What keeps a volume of Longhorn on its node: its only replica, and work of Longhorn itself."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.builders import manifest
 from tests.forecasts.drain import operator_clusters as world
 from tests.forecasts.drain.operator_clusters import policy, replica, volume
-from tests.forecasts.drain.test_operator_budgets import blocker, used, wait
+from tests.forecasts.drain.test_operator_budgets import blocker, drained, used, wait
+from virt_admit.forecasts.drain.drain_plan import plan
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.reports.drain.surroundings import with_reported
 
 
 def bound(name="v1", on=""):
@@ -108,3 +113,90 @@ def test_replicas_that_run_or_go_with_their_node_are_not_left_behind():
 
     alone = world.longhorn(replica("v2", "a", state="stopped"), volumes[1], policy(BY_DEFAULT))
     assert "allow-if" not in blocker([*alone, leaving()])["remedy"]
+
+
+def storing(name):
+    """Return a node with a disk for replicas."""
+    spec = {"allowScheduling": True, "disks": {"d": {"allowScheduling": True}}}
+    return manifest("longhorn.io/v1beta2", "Node", name, world.LONGHORN, spec=spec)
+
+
+def evicted(*more, on="abc", wanted=3, value="block-for-eviction"):
+    """Return what a drain of a meets whose replica of v1 is to move first."""
+    objects = [replica("v1", each) for each in on]
+    disks = [storing(each) for each in "abc"]
+    objects += [attached(wanted), policy(value), *disks, *more]
+    return world.longhorn(*objects)
+
+
+def attached(wanted, name="v1", **spec):
+    found = volume(name, wanted, on="b")
+    found.data["spec"] |= spec
+    said = {
+        "type": "Scheduled",
+        "status": "False",
+        "reason": "ReplicaSchedulingFailure",
+        "message": "precheck new replica failed",
+        "lastTransitionTime": "2027-03-01T10:00:00Z",
+    }
+    found.data["status"] |= {"state": "attached", "conditions": [said]}
+    return found
+
+
+def test_replicas_that_have_no_node_to_move_to():
+    found = blocker(evicted())
+
+    assert found["now"] is False
+    assert found["reason"] == (
+        "node-drain-policy block-for-eviction first moves the replicas of 1 volume off a, such as "
+        "of v1 (numberOfReplicas 3), but each other node with disks (b, c) has one already and "
+        "takes no second one (replica-soft-anti-affinity is false). Volumes report: Scheduled is "
+        "False (ReplicaSchedulingFailure): precheck new replica failed"
+    )
+    assert found["remedy"].startswith("Add a node with disks for Longhorn, to which it moves them")
+    assert '{"value":"block-if-contains-last-replica"}' in found["remedy"]
+    assert found["remedy"].endswith("or as a decision, set numberOfReplicas of these volumes to 2")
+
+
+def test_the_complaint_of_volumes_that_hold_a_drain_is_not_told_apart():
+    agent = manifest("apps/v1", "DaemonSet", "longhorn-manager", world.LONGHORN)
+    others = (attached(3, "v2"), *(replica("v2", on) for on in "abc"))
+    cluster = Snapshot(evicted(agent, *others), complete=["*"], time="2027-03-01T12:00:00Z")
+    result = plan(cluster, "a")
+    assert with_reported(result, cluster).reported == ()
+    quiet = tuple(replace(each, pods=replace(each.pods, blockers=())) for each in result.nodes)
+    (told,) = with_reported(replace(result, nodes=quiet), cluster).reported
+    assert (told.name, told.also) == ("v1", ("longhorn-system/v2",))
+
+
+SOFT = manifest(
+    *("longhorn.io/v1beta2", "Setting", "replica-soft-anti-affinity", world.LONGHORN), value="true"
+)
+
+
+@pytest.mark.parametrize(
+    ("objects", "unreadable"),
+    [
+        (evicted(storing("d")), ()),
+        (evicted(on="ab", wanted=2), ()),
+        (evicted(wanted=2), ()),
+        (evicted(SOFT), ()),
+        (evicted(attached(3, replicaSoftAntiAffinity="enabled")), ()),
+        (evicted(), ("nodes.longhorn.io",)),
+    ],
+    ids=["a fourth node", "two copies", "one too many", "soft", "soft volume", "no nodes"],
+)
+def test_replicas_that_may_have_a_node_to_move_to(objects, unreadable):
+    found = drained(objects, unreadable=unreadable)
+    assert found["drainable"] is None
+    assert not found["blockers"]
+
+
+def test_replicas_stay_on_a_node_only_with_healthy_copies_elsewhere():
+    broken = [replica("v1", on) for on in "abc"]
+    for each in broken[1:]:
+        each.data["spec"]["healthyAt"] = ""
+    disks = [storing(each) for each in "abc"]
+    found = blocker(world.longhorn(*broken, attached(3), policy("block-for-eviction"), *disks))
+    assert found["remedy"].startswith("Add a node with disks for Longhorn, to which it moves them")
+    assert "; or " not in found["remedy"]

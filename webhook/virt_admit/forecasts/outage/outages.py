@@ -36,6 +36,7 @@ from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.reads import NAME, Reads, union
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import count, did_you_mean, names
+from virt_admit.model.node_updates.rancher import unpromoted_nodes
 from virt_admit.model.remediation import fence_taints
 from virt_admit.model.remediation.by_hand import hand_fences
 from virt_admit.model.scheduler.resources import MEMORY, PODS, show
@@ -51,6 +52,7 @@ READS: Final[Reads] = union(
     lonely_agents.READS,
     owner_turns.READS,
     hand_fences.READS,
+    unpromoted_nodes.READS,
     vmis.OWNER_READS,
     {kinds.NODE: ("metadata.annotations",), kinds.PV: ("spec.csi",), kinds.PDB: NAME},
     dict.fromkeys((kinds.CAPI_CLUSTER, kinds.CLUSTER_VERSION), ()),
@@ -307,7 +309,9 @@ def _verdict(
 
 def _no(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
     if lost.stopped:
-        yield f"{lost.stopped}, no VM restarts and no health check acts"
+        held = unpromoted_nodes.known(lost.cluster)
+        why = f". {held.reason}" if held is not None else ""
+        yield f"{lost.stopped}, no VM restarts and no health check acts{why}"
     if room.fits is False:
         yield "; ".join((room.because, *_fenced(lost)))
     twice = [vm for vm in rows if vm.twice]

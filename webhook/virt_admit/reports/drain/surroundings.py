@@ -21,6 +21,8 @@ from virt_admit.reports import platform_objects
 
 _MOST_NODES: Final = 5
 """For each node all objects of the cluster are gone through."""
+_SENTENCE: Final = 40
+"""Characters of words that tell one problem from others."""
 _HELD: Final = (VmOutcome.BLOCKS, VmOutcome.UNKNOWN)
 
 
@@ -37,7 +39,14 @@ def with_reported(plan: Plan, cluster: WholeCluster, read: Read = no_events) -> 
         nodes = tuple(replace(each, notes=tuple(_agreeing(each, cluster))) for each in nodes)
     told = {text for node in nodes for text in said(node)} | {*plan.held, *plan.unsure}
     platform = platform_objects.reporting(cluster, told)
-    return replace(plan, nodes=nodes, reported=platform[: reported.MOST])
+    others = [each for each in platform if not any(_quotes(text, each) for text in told)]
+    return replace(plan, nodes=nodes, reported=tuple(others[: reported.MOST]))
+
+
+def _quotes(text: str, problem: ReportedProblem) -> bool:
+    """Return whether what holds a drain is told with all the words of objects of a kind."""
+    words = problem.text
+    return len(words) >= _SENTENCE and f"{problem.kind}s report" in text and words in text
 
 
 def of_node(node: NodePlan, cluster: WholeCluster, read: Read = no_events) -> NodePlan:

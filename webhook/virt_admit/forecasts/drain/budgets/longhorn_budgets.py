@@ -70,7 +70,7 @@ READS: Final = union(
 _COMPONENT: Final = "longhorn.io/component"
 _MANAGER: Final = "instance-manager"
 _LONGHORN_NODE: Final = "longhorn.io/node"
-_BY_DEFAULT: Final = "block-if-contains-last-replica"
+_BY_DEFAULT: Final = longhorn_rebuilds.LAST_ALONE
 _MAY_STOP: Final = "allow-if-replica-is-stopped"
 _WIDTH: Final = 240
 
@@ -119,6 +119,9 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
     elif bound:
         return _in_place(bound, policy, eviction)
     if policy.startswith("block-for-eviction"):
+        elsewhere = _protected_nodes(namespace, cluster) - {node}
+        if held := longhorn_rebuilds.without_place(kept, policy, elsewhere, eviction):
+            return held
         raise Unseen(
             f"it first moves {count(len(kept), 'replica')} to other nodes, which need disk space"
         )

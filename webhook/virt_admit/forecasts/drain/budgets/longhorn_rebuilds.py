@@ -3,12 +3,15 @@
 A replica of a node that was away is used again once its instance manager runs there, and others
 are built after ten minutes. Sources: longhorn/longhorn-manager:controller/volume_controller.go
 #replenishReplicas, :engineapi/types.go#RebuildStatus #GetBackendReplicaURL, :types/setting.go
-(replica-replenishment-wait-interval), :k8s/pkg/apis/longhorn/v1beta2/volume.go#VolumeStatus.
+(replica-replenishment-wait-interval), :k8s/pkg/apis/longhorn/v1beta2/volume.go#VolumeStatus;
+replicas that a policy moves: :controller/node_controller.go#shouldEvictReplica,
+:controller/volume_controller.go#cleanupEvictionRequestedReplicas (with a copy too many, that of the
+node goes first), longhorn/longhorn#12870.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import timedelta
 from typing import Final
 
@@ -20,19 +23,25 @@ from virt_admit.forecasts.drain.budgets.operator_eviction import (
     is_schedulable,
 )
 from virt_admit.forecasts.drain.targets import rebuild_slots, rebuilt_volumes
-from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, unplaced_replicas
-from virt_admit.model.commands import typed
+from virt_admit.forecasts.placement.components.longhorn import (
+    longhorn_copies,
+    unhealthy_volumes,
+    unplaced_replicas,
+)
+from virt_admit.model.commands import merge_patch, typed
 from virt_admit.model.kubernetes import clock, node_health
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     LONGHORN_ENGINE,
     LONGHORN_REPLICA,
+    LONGHORN_SETTING,
     LONGHORN_VOLUME,
     NODE,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import capital, names
+from virt_admit.model.messages import capital, count, cut_middle, names
 from virt_admit.model.node_updates import maintenance_updates, updaters
 
 READS: Final[Reads] = union(
@@ -47,7 +56,10 @@ READS: Final[Reads] = union(
     {
         LONGHORN_ENGINE: ("spec.nodeID", "status.ownerID"),
         LONGHORN_REPLICA: ("metadata.creationTimestamp", "spec.nodeID"),
-        LONGHORN_VOLUME: ("status.lastDegradedAt", "status.state"),
+        LONGHORN_VOLUME: (
+            *("status.lastDegradedAt", "status.state", "spec.numberOfReplicas"),
+            *WHOLE_CONDITIONS,
+        ),
         NODE: (*CONDITIONS, "status.conditions.lastTransitionTime", "spec.unschedulable"),
     },
 )
@@ -184,3 +196,74 @@ def on_cordoned(reason: str, cordoned: Sequence[Object], eviction: PodEviction) 
         return OperatorAnswer(Way.NOW, reason, f"Wait until {names(away)} {be} back.", away)
     words, command = maintenance_updates.way_back(cordoned[0])
     return OperatorAnswer(Way.NOW, reason, typed(capital(words), command))
+
+
+LAST_ALONE: Final = "block-if-contains-last-replica"
+"""The policy that Longhorn has by default."""
+
+
+def without_place(
+    kept: Sequence[Object], policy: str, healthy: Set[str], eviction: PodEviction
+) -> OperatorAnswer | None:
+    """Return that replicas which a policy wants on other nodes have none to move to; None: they
+    may have one.
+
+    Args:
+        kept: the replicas.
+        policy: node-drain-policy.
+        healthy: the other nodes whose copies Longhorn counts.
+        eviction: of the pod of the budget.
+    """
+    cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
+    ids = sorted({each.at("spec", "volumeName").text or "" for each in kept})
+    every = [find(cluster, LONGHORN_VOLUME, namespace, each) for each in ids]
+    stuck = [each for each in every if each is not None and _others(each, eviction)]
+    if not stuck:
+        return None
+    volume = next((each for each in stuck if _says(each, cluster)), stuck[0])
+    places, wanted = _others(volume, eviction), volume.at("spec", "numberOfReplicas").integer
+    total = count(len(ids), "volume")
+    which = f"{len(stuck)} of {total}" if len(ids) > len(stuck) else total
+    each = f"each other node with disks ({names(places, 120)})"
+    if len(places) == 1:
+        each = f"{places[0]}, the only other node with disks,"
+    reason = (
+        f"node-drain-policy {policy} first moves the replicas of {which} off {node}, such as "
+        f"of {volume.name} (numberOfReplicas {wanted}), but {each} has one already and takes no "
+        f"second one (replica-soft-anti-affinity is false){_says(volume, cluster)}"
+    )
+    return OperatorAnswer(Way.NEVER, reason, _otherwise(volume, ids, healthy, eviction))
+
+
+def _others(volume: Object, eviction: PodEviction) -> Sequence[str]:
+    return unplaced_replicas.occupied(volume, eviction.node, eviction.cluster)
+
+
+def _says(volume: Object, cluster: Cluster) -> str:
+    """Return what Longhorn says about a replica that it does not place; empty: nothing."""
+    said = volume.condition("Scheduled")
+    if said["status"].text != "False" or not (why := said["message"].words):
+        return ""
+    lasts = clock.lasting(said["lastTransitionTime"].text, cluster)
+    reason = f" ({said['reason'].text})" if said["reason"].text else ""
+    return f". Volumes report{lasts}: Scheduled is False{reason}: {cut_middle(why, 100)}"
+
+
+def _otherwise(volume: Object, ids: Sequence[str], healthy: Set[str], eviction: PodEviction) -> str:
+    """Return the ways out: a further node always; one that leaves the replicas where they are only
+    if all their volumes are healthy on other nodes.
+    """
+    namespace, cluster = eviction.budget.namespace, eviction.cluster
+    copies = cluster.cached(longhorn_copies.healthy)
+    elsewhere = {each: copies.get((namespace, each), set()) & healthy for each in ids}
+    ways = ["Add a node with disks for Longhorn, to which it moves them"]
+    if all(elsewhere.values()):
+        change = {"value": LAST_ALONE}
+        command = merge_patch(LONGHORN_SETTING, "node-drain-policy", namespace, change)
+        stays = "as all these volumes have a healthy copy elsewhere, let the replicas stay on"
+        ways.append(typed(f"{stays} {eviction.node}", command))
+    wanted = volume.at("spec", "numberOfReplicas").integer or 0
+    number = len(elsewhere[volume.name])
+    if unhealthy_volumes.fewer(volume, number, wanted):
+        ways.append(f"as a decision, set numberOfReplicas of these volumes to {number}")
+    return "; or ".join(ways)

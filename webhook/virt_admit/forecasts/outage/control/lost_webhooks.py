@@ -26,10 +26,11 @@ from virt_admit.model.kubernetes.kinds import VALIDATING_CONFIGURATION
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.messages import names
+from virt_admit.model.node_updates.rancher import unpromoted_nodes
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler.pods import Pod
 
-READS: Final = union(control_path.READS, priority_classes.READS)
+READS: Final = union(control_path.READS, priority_classes.READS, unpromoted_nodes.READS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,9 @@ def never(vmi: Object, hooks: OnStart, loss: Loss) -> Problem | None:
     controller is down already; None: one does, as far as is known.
     """
     if loss.stopped:
-        return Problem(loss.stopped, "restore the control plane", cause="")
+        held = unpromoted_nodes.known(loss.cluster)
+        restore = held.remedy if held is not None else "restore the control plane"
+        return Problem(loss.stopped, restore, cause="")
     if hooks.never is not None:
         return Problem(hooks.never.reason, hooks.never.remedy, cause=LOST)
     refused = (

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import node_pods, unpullable_images
+from virt_admit.forecasts.placement.components.kubelets import private_mounts
 from virt_admit.forecasts.placement.components.operands import (
     component_patches,
     cordoned_homes,
@@ -159,6 +160,7 @@ def of_pod(pod: Object, cluster: Cluster) -> BrokenPod | None:
             pod, f"its node {node.name} {silent}", since, remedy, on_lost_node=True, ends=ends
         )
     lost = migration_network.fault(pod, cluster) or address_pools.of_pod(pod, cluster)
+    lost = lost or private_mounts.of_pod(pod, cluster)
     if lost is not None:
         return BrokenPod(pod, lost.reason, since, lost.remedy)
     if (image := unpullable_images.of_pod(pod, cluster)) is not None:

@@ -14,6 +14,7 @@ from virt_admit.forecasts.placement.components import (
     node_drivers,
     unpullable_images,
 )
+from virt_admit.forecasts.placement.components.kubelets import private_mounts
 from virt_admit.forecasts.placement.starts import (
     attached_networks,
     plugin_tokens,
@@ -48,6 +49,7 @@ READS: Final[Reads] = union(
     address_pools.READS,
     full_ranges.READS,
     used_up_subnets.READS,
+    private_mounts.READS,
 )
 
 
@@ -69,6 +71,13 @@ def words(pod: Object, cluster: Cluster, *, brief: bool = False) -> str:
 def _missing(start: PodStart) -> StartFault | None:
     found = missing_objects.of_pod(start.pod, start.said, start.cluster)
     return StartFault(found.reason, found.reason, found.remedy) if found is not None else None
+
+
+def _private_mount(start: PodStart) -> StartFault | None:
+    found = private_mounts.of_pod(start.pod, start.cluster)
+    if found is None:
+        return None
+    return StartFault(found.reason, found.brief, found.remedy, of_node=True)
 
 
 def _full_range(start: PodStart) -> StartFault | None:
@@ -175,7 +184,7 @@ def _other(start: PodStart) -> StartFault | None:
 
 
 _READERS: Final[tuple[Callable[[PodStart], StartFault | None], ...]] = (
-    *(_missing, used_up_subnets.fault, _full_range, _image),
+    *(_missing, _private_mount, used_up_subnets.fault, _full_range, _image),
     *(volume_starts.awaited, _unregistered, *volume_starts.READERS),
     *(attached_networks.fault, _delegated, plugin_tokens.fault, _plugin, _container, _other),
 )

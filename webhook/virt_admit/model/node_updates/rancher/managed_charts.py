@@ -43,7 +43,12 @@ from virt_admit.model.kubevirt.instances.storage import DEFAULT_FOR_ALL
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import capital, cut_middle, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
-from virt_admit.model.node_updates.rancher import apply_conflicts, helm_releases, left_charts
+from virt_admit.model.node_updates.rancher import (
+    apply_conflicts,
+    helm_releases,
+    left_charts,
+    rendered_certificates,
+)
 from virt_admit.model.node_updates.rancher.fleet_objects import HARVESTER, LOCAL
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
@@ -56,6 +61,7 @@ READS: Final[Reads] = union(
     apply_conflicts.READS,
     helm_releases.READS,
     left_charts.READS,
+    rendered_certificates.READS,
     unready_pods.READS,
     {
         MANAGED_CHART: ("spec.paused", "status"),
@@ -169,6 +175,8 @@ def _fault(
 ) -> tuple[str, str]:
     """Return why a chart is not ready, as a clause, and the remedy."""
     see = about("describe", chart, MANAGED_CHART)
+    if (renewed := rendered_certificates.of(chart, entry, then)) is not None:
+        return renewed
     for each in entry["modifiedStatus"].items():
         if (patch := _patch(each)) is not None:
             return _modified(each, entry, patch, chart, bundle, cluster)
@@ -317,10 +325,10 @@ def _modified(
     """Return which fields of an object differ from the chart, and how they become equal."""
     paths = list(_paths(patch))
     kind, name = _kind(status), status["name"].text
-    is_read = kind in _COMPARED or kind not in kinds.ALL
+    is_read = kind in _COMPARED or (kind not in kinds.ALL and kind.kind not in _WITHOUT_DATA)
     live = find(cluster, kind, status["namespace"].text or "", name) if is_read else None
     absent = live is not None and not any(live.at(*path).present for path in paths)
-    custom = kind.group not in kinds.BUILT_IN_GROUPS
+    custom = kind.group not in _BUILT_IN
     known = live if custom and not absent else None
     fields = names(_compared(path, patch, known) for path in paths)
     words = f": {_title(status)} {'lacks' if absent else 'differs in'} {fields}"
@@ -334,7 +342,7 @@ def _modified(
             _sync(chart, bundle),
             _also(status, entry).rstrip("; "),
         )
-    if absent and not definition:
+    if absent and custom and not definition:
         field = shell(
             "kubectl",
             "explain",
@@ -376,6 +384,13 @@ def _compared(path: Sequence[str], patch: dict[str, Any], live: Object | None) -
     return f"{field} ({value}, in the chart {new})" if is_short else field
 
 
+_WITHOUT_DATA: Final = (rendered_certificates.HOLDER, "ConfigMap")
+"""Kinds whose data no snapshot holds: what they lack is not known."""
+_BUILT_IN: Final = kinds.BUILT_IN_GROUPS | {
+    f"{group}.k8s.io"
+    for group in ("apiextensions", "networking", "node", "rbac.authorization", "resource")
+}
+"""The groups of kinds that no CustomResourceDefinition defines."""
 _SHORT: Final = 300
 """Characters of a patch that a command can hold."""
 _VALUE: Final = 60

@@ -110,7 +110,7 @@ def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str
     yield "possible", {True: _yes(found.stays_stopped), False: "no", None: UNKNOWN}[found.possible]
     if found.because is not None and found.because not in found.stops:
         notes = (Said(ABOVE, note) for note in report.drain.notes)
-        yield "because", once(found.because, (*said, *notes))
+        yield "because", _told(found.because, (*said, *notes))
     if found.before_nodes is not None:
         yield "first", found.before_nodes
     if found.end is not None and found.possible is not False:
@@ -120,9 +120,13 @@ def upgrade(report: NodeReport, said: Sequence[Said] = ()) -> Iterator[tuple[str
         yield "takes VMs", f"none now: {once(found.takes_no_vm, said)}"
     for stop in found.stops:
         subject, colon, why = stop.partition(": ")
-        told = once(why, said)
-        told = f"{_STATEMENT.split(why, maxsplit=1)[0]}: {ABOVE}" if told == ABOVE else told
-        yield "stops here", f"{subject}{colon}{told}"
+        yield "stops here", f"{subject}{colon}{_told(why, said)}"
+
+
+def _told(why: str, said: Sequence[Said]) -> str:
+    """Return a reason, or of one that stands above its first statement: which it is."""
+    told = once(why, said)
+    return f"{_STATEMENT.split(why, maxsplit=1)[0]}: {ABOVE}" if told == ABOVE else told
 
 
 _STATEMENT: Final = re.compile(r", (?:so|as|because) |[:;] | \(")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components.longhorn import unhealthy_volumes
+from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, unhealthy_volumes
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import LONGHORN_NODE, LONGHORN_REPLICA, LONGHORN_VOLUME
@@ -28,6 +28,7 @@ READS: Final[Reads] = union(
         LONGHORN_VOLUME: (
             *(*CONDITIONS, "status.conditions.reason", "status.conditions.message"),
             *("spec.nodeSelector", "spec.diskSelector", "spec.dataEngine"),
+            "spec.replicaSoftAntiAffinity",
         ),
         LONGHORN_NODE: (
             *("metadata.deletionTimestamp", "spec.evictionRequested", "spec.disks", "spec.tags"),
@@ -126,6 +127,33 @@ def of(volume: Object, cluster: Cluster) -> UnplacedReplica | None:
         (unknown and not said) or any(_CORDONED in each.why for each in closed),
         without,
     )
+
+
+def occupied(volume: Object, leaving: str, cluster: Cluster) -> Sequence[str]:
+    """Return the nodes with disks besides one that is emptied, if each has a replica of a volume
+    and takes no second one, so that its replica has no place to move to; empty: one may take it.
+
+    A cordoned node with a replica counts, too: it takes no second one when it is back. A volume
+    with enough other healthy ones needs no place.
+    """
+    own = volume.at("spec", "replicaSoftAntiAffinity").text
+    soft = own == "enabled" or (
+        own != "disabled" and unhealthy_volumes.shares_nodes(cluster) is not False
+    )
+    if soft or unlisted(cluster, LONGHORN_NODE) or unlisted(cluster, LONGHORN_REPLICA):
+        return ()
+    alive = [
+        each
+        for each in unhealthy_volumes.replicas(volume, cluster)
+        if not (each.deleted or each.at("spec", "failedAt").text)
+    ]
+    used = {each.at("spec", "nodeID").text for each in alive}
+    wanted = volume.at("spec", "numberOfReplicas").integer or 0
+    fine = {each.at("spec", "nodeID").text for each in alive if longhorn_copies.is_healthy(each)}
+    if len(fine - {leaving}) >= wanted:
+        return ()
+    others = [each.name for each in _nodes(cluster) if each.name != leaving]
+    return others if used.issuperset(others) else ()
 
 
 def _too_few(wanted: int, unfit: Sequence[str], cluster: Cluster) -> list[str]:
