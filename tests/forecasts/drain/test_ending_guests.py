@@ -287,3 +287,56 @@ def test_the_vmi_of_a_deleted_vm_is_not_marked_yet(finalizer, outcome, removed, 
     assert (found.comes, found.outcome, found.removed) == (False, outcome, removed)
     assert found.reason.startswith("its VM is being deleted")
     assert found.remedy == remedy
+
+
+def evicted(end="2027-03-01T12:36:30Z", seconds=3630, strategy="Always", node="a", **spec):
+    """Return a cluster in which an eviction deletes the pod of a VMI, but not the VMI."""
+    running = {"phase": "Running", "nodeName": "a"}
+    running["conditions"] = [{"type": "LiveMigratable", "status": "True"}]
+    owners = {"ownerReferences": owned_by("VirtualMachine")}
+    subject = vmi(metadata=owners, status=running, terminationGracePeriodSeconds=3600, **spec)
+    metadata = {
+        "namespace": "shop",
+        "labels": {"kubevirt.io": "virt-launcher"},
+        "ownerReferences": owned_by("VirtualMachineInstance"),
+        "deletionTimestamp": end,
+        "deletionGracePeriodSeconds": seconds,
+    }
+    pod = manifest("v1", "Pod", "launcher", metadata=metadata, spec={"nodeName": node})
+    cluster = known(subject, strategy)
+    return subject, Snapshot([*cluster, pod], complete=["*"], time=NOW)
+
+
+def test_an_evicted_guest_that_ignores_its_power_button():
+    subject, cluster = evicted(evictionStrategy="None")
+    problem = ending_guests.problem(subject, cluster)
+    row = vm_outcomes.forecast(subject, cluster)
+
+    assert "told to shut down 24 min ago by the deletion of its pod launcher" in problem.reason
+    assert "kills it only at 2027-03-01T12:36:00Z" in problem.reason
+    assert f"({FORCED}) and, as that sets the VM to Halted, start it then" in problem.remedy
+    assert "with evictionStrategy LiveMigrate there, a drain migrates" in problem.remedy
+    assert row.outcome is vm_outcomes.VmOutcome.RESTARTS
+    assert problem.reason in row.reason
+
+
+def test_a_guest_whose_namespace_is_being_deleted_is_not_started_again():
+    subject, cluster = evicted()
+    space = manifest("v1", "Namespace", "shop", metadata={"deletionTimestamp": ASKED})
+    ends = Snapshot([*cluster, space], complete=["*"], time=NOW)
+
+    assert "virtctl start" in ending_guests.problem(subject, cluster).remedy
+    assert "virtctl start" not in ending_guests.problem(subject, ends).remedy
+
+
+@for_each(
+    "subject, cluster",
+    [
+        evicted(end="2027-03-01T12:57:30Z"),  # it has just been asked
+        evicted(end="2027-03-01T11:59:30Z"),  # its time is over
+        evicted(node="b"),  # the pod that the guest has left by a migration
+        evicted(seconds=None),
+    ],
+)
+def test_guests_whose_pod_says_nothing(subject, cluster):
+    assert ending_guests.problem(subject, cluster) is None

@@ -115,13 +115,46 @@ def test_no_pod_of_the_controller_is_known(finalizer: str, remedy: str) -> None:
 )
 def test_nothing_is_called_like_the_project_of_the_finalizer(finalizer: str, project: str) -> None:
     reason, said = asked(kept(finalizer))
-    assert reason.endswith(
-        f"does not seem to run: no pod and no namespace here is called like {project}"
+    nothing = (
+        "no pod, no namespace and no API" if project == "example" else "no pod and no namespace"
     )
+    assert reason.endswith(f"does not seem to run: {nothing} here is called like {project}")
     assert said.startswith(
         f"Start that controller. If {project} is not installed any more, nothing else removes"
     )
     assert '"op":"test","path":"/metadata/finalizers/0"' in said
+
+
+GUARD = "etl.acme.example/work-release"
+
+
+def of_etl(name: str, space: str = "etl") -> Any:
+    found = controller(name)
+    found.data["metadata"]["namespace"] = space
+    return found
+
+
+@pytest.mark.parametrize(
+    ("others", "gone"),
+    [
+        ((manifest("v1", "Namespace", "etl"), of_etl("job-2")), True),  # its own, and one like it
+        ((of_etl("petlic-1-x", "petlic"),), True),  # a short word in another one
+        ((of_etl("release-bot-1-x"),), False),  # another workload of its namespace
+        ((of_etl("acme-operator-1-x", "tools"),), False),
+        ((manifest("v1", "Namespace", "acme-system"),), False),
+        ((manifest("apiregistration.k8s.io/v1", "APIService", "v1.acme.example"),), False),
+    ],
+)
+def test_a_domain_that_nothing_else_here_bears(others: tuple[Any, ...], gone: bool) -> None:
+    reason, said = asked(kept(GUARD), *others)
+    assert ("no API here is called like etl.acme.example" in reason) is gone
+    assert ("as a decision, see that what it guards (work-release) is released" in said) is gone
+    assert said.startswith("Start that controller" if gone else "Repair the controller")
+
+
+def test_apis_that_were_not_read() -> None:
+    reason, _ = asked(kept(GUARD), complete=("nodes", "pods", "namespaces"))
+    assert "no pod and no namespace here" in reason
 
 
 def test_pods_that_were_not_all_read_say_nothing_of_a_controller() -> None:

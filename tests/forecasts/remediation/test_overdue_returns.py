@@ -157,5 +157,49 @@ def test_a_name_of_another_host_does_not_show_that_the_node_runs():
     assert certificate_requests.of_node("b", cluster(own)).alias == "b.example.com"
 
 
+def bootstrap(name, created, *decided, body="LS0tLS0=", user="node-bootstrapper"):
+    """Return a request of a host without a certificate, of which the subject cannot be read."""
+    found = request(name, "", created, *decided)
+    found.data["spec"] = {
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        "username": f"system:serviceaccount:openshift-machine-config-operator:{user}",
+        "request": body,
+    }
+    return found
+
+
+HIDDEN = (bootstrap("csr-1", "2026-01-01T10:00:00Z"), bootstrap("csr-2", "2026-01-01T11:50:00Z"))
+
+
+@pytest.mark.parametrize("body", ["LS0tLS0=", "%", "", None, 7, "c3lzdGVtOm5vZGU6", ["x"]])
+def test_a_request_that_cannot_be_read_may_be_of_the_only_silent_node(body):
+    own = [bootstrap(f"csr-{i}", f"2026-01-01T1{i}:50:00Z", body=body) for i in range(2)]
+    said = awaited_return.advice("b", cluster(*own))
+    assert certificate_requests.of_node("b", cluster(*own)) is None
+    assert said == (
+        "repair or fence its node; if it is up, see whether it asks for a certificate (2 "
+        "CertificateSigningRequests are pending for 70 min, the newest being csr-1), and approve "
+        "that one if its subject is b (kubectl certificate approve csr-1)"
+    )
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        (bootstrap("csr-1", "2026-01-01T11:50:00Z", "Approved"),),
+        (bootstrap("csr-1", "2026-01-01T11:50:00Z", user="other"),),
+        (bootstrap("csr-1", "2026-01-01T09:10:00Z"),),
+        (*HIDDEN, node("d", silent="2026-01-01T09:40:00Z")),
+        (
+            *HIDDEN,
+            manifest("machine.openshift.io/v1beta1", "Machine", "m", "openshift-machine-api"),
+        ),
+    ],
+    ids=["approved", "another account", "before its silence", "two silent nodes", "a new machine"],
+)
+def test_requests_that_are_not_of_the_silent_node(others):
+    assert "certificate" not in awaited_return.advice("b", cluster(*others))
+
+
 def test_unread_nodes_may_have_the_name():
     assert certificate_requests.of_node("b", cluster(*ASKS, complete=())) is None

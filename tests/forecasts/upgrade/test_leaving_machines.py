@@ -156,3 +156,16 @@ def test_what_was_not_read_may_keep_the_node_of_a_machine():
     found = Snapshot(every, ["nodes", "virtualmachineinstances.kubevirt.io"], time=NOW)
     assert "pods" in leaving_machines.unread(every[2], found)
     assert leaving_machines.of_openshift(found) == {}
+
+
+def test_an_evicted_guest_that_takes_long_keeps_the_node_of_a_machine():
+    labels = {"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": "db"}
+    ends = {"deletionTimestamp": "2026-01-01T22:01:30Z", "deletionGracePeriodSeconds": 43230}
+    pod = manifest("v1", "Pod", "p", "shop", metadata={"labels": labels, **ends})
+    pod.data |= {"spec": {"nodeName": "c"}, "status": {"phase": "Running"}}
+    guest = vmi(leaves="", strategy="None", terminationGracePeriodSeconds=43200)
+    every = in_pool(openshift_machine(gone=LONG), guest, pod)
+    found = rehearse(Snapshot(every, ["*"], time=NOW), Options())
+
+    assert found.possible is False
+    assert "and waits for VM shop/db (its guest was told" in found.stops[0].remedy

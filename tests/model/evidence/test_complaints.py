@@ -186,6 +186,30 @@ def test_a_deletion_that_does_not_end():
     assert said(deleted("2026-11-26T11:58:00Z")) == []
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("False", "the drain of its node has not ended (Drained is False: could not drain)"),
+        ("True", "kept by finalizer machine.machine.openshift.io"),
+    ],
+)
+def test_a_machine_whose_node_is_not_drained(status, words):
+    metadata = {
+        "deletionTimestamp": "2026-11-26T11:00:00Z",
+        "finalizers": ["machine.machine.openshift.io"],
+    }
+    drained = condition("Drained", status, "DrainError", "could not drain.")
+    found = manifest(
+        "machine.openshift.io/v1beta1",
+        "Machine",
+        "m",
+        "shop",
+        metadata=metadata,
+        status={"conditions": [drained]},
+    )
+    assert f"is being deleted for 60 min, and {words}" in said(found)
+
+
 def pod(**status):
     return manifest("v1", "Pod", "p-1", "shop", status=status)
 

@@ -324,12 +324,14 @@ def of_node(node: str, cluster: Cluster) -> Pending | None:
 
 
 def other_name(node: str, cluster: Cluster) -> str:
-    """Return what to do with a node that does not report if it runs under another name, as a
-    clause; empty: no kubelet asks under one. Another machine may have that name, so the node may
-    be down as well.
+    """Return what to do with a node that does not report if it runs and asks under another name, or
+    under one that cannot be read, as a clause; empty: no kubelet asks so. Another machine may be
+    the one that asks, so the node may be down as well.
     """
     asks = cluster.cached(_misnamed).get(node)
-    if asks is None or _is_own(asks):
+    if asks is None:
+        return cluster.cached(_unread).get(node, "")
+    if _is_own(asks):
         return ""
     return f"if it runs and calls itself {asks.alias}, correct its host name instead"
 
@@ -358,17 +360,41 @@ def _misnamed(cluster: Cluster) -> Mapping[str, Pending]:
     if len(foreign) != 1 or unlisted(cluster, NODE):
         return {}
     ((alias, found),) = foreign.items()
+    node = _only_silent(found, cluster)
+    if not node or (alias.partition(".")[0] != _LOCAL and _is_joining(cluster)):
+        return {}
+    return {node: _of(node, found, cluster, alias)}
+
+
+def _unread(cluster: Cluster) -> Mapping[str, str]:
+    """Return what to do with the only node that does not report, if hosts ask for certificates
+    under names that cannot be read.
+    """
+    found = _by_age([each for name, each in _asking(cluster) if not name and _is_of_host(each)])
+    node = _only_silent(found, cluster) if found and not unlisted(cluster, NODE) else ""
+    if not node or _is_joining(cluster):
+        return {}
+    newest, since = argument(found[-1].name), clock.lasts(clock.age(found[0], cluster))
+    plural = f"s are pending{since}, the newest being" if found[1:] else f" is pending{since}:"
+    return {
+        node: (
+            f"if it is up, see whether it asks for a certificate ({len(found)} "
+            f"{CSR.kind}{plural} {newest}), and approve that one if its subject is {node} "
+            f"({shell('kubectl', 'certificate', 'approve', newest)})"
+        )
+    }
+
+
+def _only_silent(found: Sequence[Object], cluster: Cluster) -> str:
+    """Return the only node that does not report, if requests began after it fell silent and go on;
+    else empty.
+    """
     silent = [node for node in cluster.known(NODE) if node_health.silence_now(node.name, cluster)]
     newest = clock.age(found[-1], cluster)
     if len(silent) != 1 or newest is None or newest > _RECENT:
-        return {}
+        return ""
     since = silent[0].condition("Ready")["lastTransitionTime"].text
-    if not since or found[0].created <= since:
-        return {}
-    if alias.partition(".")[0] != _LOCAL and _is_joining(cluster):
-        return {}
-    node = silent[0].name
-    return {node: _of(node, found, cluster, alias)}
+    return silent[0].name if since and found[0].created > since else ""
 
 
 def _is_joining(cluster: Cluster) -> bool:
@@ -410,15 +436,20 @@ def _is_of_host(request: Object) -> bool:
 
 
 def _undecided(cluster: Cluster) -> Iterator[tuple[str, Object]]:
+    """Yield the same with a node that is known."""
+    yield from ((node, request) for node, request in _asking(cluster) if node)
+
+
+def _asking(cluster: Cluster) -> Iterator[tuple[str, Object]]:
     """Yield the requests for client certificates of kubelets that nothing has decided, each with
-    its node, but those of kubelets that renew theirs."""
+    its node, if it can be read, but those of kubelets that renew theirs."""
     for request in cluster.known(CSR):
         # a kubelet that renews had a valid certificate then
         renews = (request.at("spec", "username").text or "").startswith(_USER)
         is_client = request.at("spec", "signerName").text == _CLIENT
         asks = is_client and not _is_decided(request) and not renews
-        if asks and (node := _subject(request)):
-            yield node, request
+        if asks:
+            yield _subject(request), request
 
 
 def _is_decided(request: Object) -> bool:

@@ -267,6 +267,17 @@ def of_release(update: ClusterUpdate, cluster: Cluster) -> Obstacle | None:
     )
 
 
+def release_doubt(cluster: Cluster) -> str:
+    """Return why it is not known whether an update reaches the nodes, with the pod of an operator
+    for which it most likely waits; empty: nothing speaks against it.
+    """
+    update = cluster_updates.release(cluster)
+    broken = operand_pods.broken(update, cluster) if update.doubt and update.operators else None
+    if broken is None:
+        return update.doubt
+    return f"{update.doubt}: {broken.full_words}. {capital(broken.remedy)}"
+
+
 def _without_node(update: ClusterUpdate, cluster: Cluster) -> Iterator[tuple[Object, Object]]:
     """Yield the pods of the operators that an update waits for which start once a node is
     uncordoned, with that node.

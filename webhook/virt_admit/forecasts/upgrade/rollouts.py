@@ -276,7 +276,7 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     free = [pool for pool in pools if pool.obstacle is None]
     waiting = [node for pool in free for node in pool.nodes]
     if driver is Driver.MACHINE_CONFIG and waiting:
-        own = cluster_updates.release(cluster).doubt
+        own = pool_obstacles.release_doubt(cluster)
         yield from filter(None, (own, updater_pods.doubt(cluster), *away_nodes.doubts(cluster)))
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
     unasked = waiting if driver is Driver.PLAIN else ()

@@ -25,7 +25,7 @@ from virt_admit.model.evidence.condition_words import BAD_STATE, EMPTY, FAILED
 from virt_admit.model.evidence.container_states import ContainerReport
 from virt_admit.model.kubernetes import clock, events, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import JOB, NODE, POD, PVC, VM, VMI, VMIM
+from virt_admit.model.kubernetes.kinds import JOB, MACHINE, NODE, POD, PVC, VM, VMI, VMIM
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.lookups import find, grouped
@@ -419,7 +419,9 @@ def _failed_part(obj: Object, inner: _Parts) -> Iterator[Complaint]:
 
 def _beside(status: Field) -> str:
     said = next((found for key in _MESSAGES if (found := status[key].text)), "")
-    return container_states.with_reason(status["reason"].text or "", said)
+    told = container_states.with_reason(status["reason"].text or "", said)
+    lacks = next(map(status_errors.unmet_words, status_errors.unmet(status)), "")
+    return ": ".join(filter(None, (told, lacks)))
 
 
 def _with_cause(message: str, status: Field) -> str:
@@ -461,8 +463,13 @@ def _deletion(obj: Object, cluster: Cluster) -> Iterator[Complaint]:
         node = obj.at("status", "nodeName").text
         of = f" (node {node})" if node and obj.kind != POD.kind else ""
         lasting = clock.duration(lasts)
-        kept = f"is being deleted for {lasting}{of}, and kept by finalizer {', '.join(held)}"
-        yield Complaint.of(obj, kept, "", clock.instant(deleted))
+        kept = f"kept by finalizer {', '.join(held)}"
+        drained = obj.condition("Drained") if kinds.of(obj) is MACHINE else Field(None)
+        if drained["status"].text == "False":  # its finalizer guards the host until then
+            said = drained["message"].words.rstrip(".") or drained["reason"].text or "no message"
+            kept = f"the drain of its node has not ended (Drained is False: {said})"
+        told = f"is being deleted for {lasting}{of}, and {kept}"
+        yield Complaint.of(obj, told, "", clock.instant(deleted))
 
 
 def _grace(obj: Object) -> timedelta:

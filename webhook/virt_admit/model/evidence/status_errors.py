@@ -61,6 +61,28 @@ def errors(status: Field) -> Iterator[str]:
                 yield f"{name}: {text}" if name else text
 
 
+def unmet(status: Field) -> Iterator[Field]:
+    """Yield the requirements of a release that OLM does not find
+    (operator-framework/api:pkg/operators/v1alpha1/clusterserviceversion_types.go#RequirementStatus).
+    """
+    for each in status["requirementStatus"].items():
+        if each["status"].text and each["status"].text not in _MET:
+            yield each
+
+
+def unmet_words(requirement: Field) -> str:
+    """Return ``ServiceAccount a is NotPresent (Service account does not exist)``."""
+    dependents = requirement["dependents"].items()
+    lacking = (each["message"] for each in dependents if each["status"].text == "NotSatisfied")
+    said = [requirement["message"], *islice(lacking, 1)]
+    message = ": ".join(cut_middle(plain(each.text), _LONGEST_TEXT) for each in said if each.text)
+    kind, name, state = (requirement[each].text or "?" for each in ("kind", "name", "status"))
+    return f"{kind} {name} is {state}{f' ({message})' if message else ''}"
+
+
+_MET: Final = frozenset(("Present", "Satisfied", "DeploymentFound"))
+
+
 def _is_of_now(key: str) -> bool:
     return not _NOT_NOW.match(key)
 

@@ -71,7 +71,7 @@ class ClusterUpdate(NamedTuple):
     notes: tuple[str, ...] = ()
     """What the update of the nodes rests on."""
     operators: tuple[Object, ...] = ()
-    """The operators for which ``stop`` waits."""
+    """The operators for which ``stop`` waits, or ``doubt``."""
     refused: RefusedReleases | None = None
     """What would refuse the next update. None: nothing,
     or an update was asked for or is under way.
@@ -332,7 +332,8 @@ def _under_way(version: Object, cluster: Cluster) -> ClusterUpdate:
         return ClusterUpdate(stop, operators=tuple(each for each, _ in sick))
     if failing["status"].text in ("True", "Unknown"):
         return ClusterUpdate(
-            doubt=f"whether the update to {target} reaches the nodes: {_cut(said)}"
+            doubt=f"whether the update to {target} reaches the nodes: {_cut(said)}",
+            operators=tuple(each for each, _ in sick) or _waited(said, cluster),
         )
     progress = (
         f": {cut_middle(_words(progressing).rstrip('.'), 200)}" if _words(progressing) else ""
@@ -446,6 +447,16 @@ def _named(sick: Sequence[tuple[Object, str]], words: str) -> Sequence[tuple[Obj
     """Return the operators that a text names; all of them if it names none."""
     said = set(re.findall(r"[a-z0-9-]+", words))
     return [(each, state) for each, state in sick if each.name in said] or sick
+
+
+def _waited(words: str, cluster: Cluster) -> tuple[Object, ...]:
+    """Return the operators that the cluster-version operator names in ``waiting on a, b over 30
+    minutes``, though they are well
+    (pkg/cvo/status.go#convertErrorToProgressing, SlowClusterOperator).
+    """
+    said = set(re.findall(r"[a-z0-9-]+", words)) if words.startswith("waiting on ") else set()
+    known = sorted(cluster.known(CLUSTER_OPERATOR), key=lambda each: each.name)
+    return tuple(each for each in known if each.name in said)
 
 
 def _condition_of(operator: Object, state: str) -> str:

@@ -22,12 +22,12 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.evidence import lost_pins, unready_pods
-from virt_admit.model.evidence.writes import silent_conversions, stored_versions
+from virt_admit.model.evidence.writes import silent_conversions, stored_versions, unmet_requirements
 from virt_admit.model.evidence.writes.silent_conversions import SilentConversion
 from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached
 from virt_admit.model.kubernetes.kinds import DEPLOYMENT, HCO, INSTALL_PLAN, SUBSCRIPTION
-from virt_admit.model.kubernetes.objects import Field, Object
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.settings import refused_upgrades, stored_shapes
 from virt_admit.model.kubevirt.settings.stored_shapes import Undecodable
@@ -67,7 +67,7 @@ _PACKAGES: Final = re.compile(
     r"nmstate|descheduler|^(odf|ocs)-|local-storage|lvms|metallb|mtv-operator|forklift"
 )
 """Packages of operators on which VMs, their nodes or their disks depend. Of the others, only an
-InstallPlan that failed is told: it may also pass, but that does not.
+InstallPlan that failed and a requirement that is not met are told: other faults may pass.
 """
 _USUAL: Final = timedelta(minutes=20)
 """A ClusterServiceVersion is replaced, its Deployments are ready, and a catalog answers again,
@@ -105,7 +105,7 @@ def held(cluster: Cluster) -> Sequence[HeldOperator]:
 def _of(subscription: Object, cluster: Cluster) -> Iterator[HeldOperator]:
     package = subscription.at("spec", "name").text or subscription.name
     of_vms = bool(_PACKAGES.search(package))
-    faults = _faults if of_vms else _failed_plan
+    faults = _faults if of_vms else _lasting
     fault = next(iter(faults(subscription, cluster)), None)
     if fault is None:
         return
@@ -149,6 +149,15 @@ class _Fault(NamedTuple):
     cause: str = ""
     """What holds it, if another object does."""
     state: str = "is stuck"
+
+
+def _lasting(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
+    """Yield the faults that do not pass, whatever the operator is for."""
+    yield from _failed_plan(subscription, cluster)
+    name = subscription.at("status", "currentCSV").text
+    csv = find(cluster, _CSV, subscription.namespace, name)
+    if csv is not None and csv.at("status", "reason").text == unmet_requirements.NOT_MET:
+        yield from _failed_version(subscription, cluster)
 
 
 def _faults(subscription: Object, cluster: Cluster) -> Iterator[_Fault]:
@@ -338,11 +347,12 @@ def _unready(csv: Object, since: str | None, cluster: Cluster) -> _Fault:
     """Return that a ClusterServiceVersion is not ready, and the pod for which it waits."""
     status = csv["status"]
     words = _words(status["message"].text) or status["reason"].text or "it does not say why"
-    missing = "; ".join(_unmet(status["requirementStatus"]))
-    ends = f"Install what is missing ({missing})" if missing else "End what it reports"
-    described = typed(f"{ends}, after which OLM goes on", about("describe", csv, _CSV))
+    unmet = unmet_requirements.of_version(csv, cluster)
+    missing = "; ".join(each.words for each in unmet)
+    described = typed("End what it reports, after which OLM goes on", about("describe", csv, _CSV))
+    described = next((each.remedy for each in unmet), described)
     told = f"ClusterServiceVersion {csv.full_name} {_PHASES[_phase(csv)]}"
-    said = f"{words}{f' ({missing})' if missing else ''}"
+    said = ": ".join(filter(None, (words, missing)))
     cause, remedy = _unplaced(words, csv, cluster)
     return _Fault(told, said, since, remedy or _of_words(words, csv) or described, cause)
 
@@ -447,17 +457,6 @@ _PHASES: Final = {
     "Deleting": "stays Deleting",
     "Unknown": "is Unknown",
 }
-
-
-def _unmet(requirements: Field) -> Iterator[str]:
-    """Yield the first requirements that a ClusterServiceVersion does not find."""
-    unmet = [
-        each
-        for each in requirements.items()
-        if each["status"].text not in ("Present", "Satisfied", None)
-    ]
-    for each in unmet[:3]:
-        yield f"{each['kind'].text} {each['name'].text}: {each['status'].text}"
 
 
 def _words(text: str | None) -> str:

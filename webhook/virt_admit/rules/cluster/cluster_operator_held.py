@@ -1,5 +1,5 @@
 """The update of an operator of VMs, of their nodes or of their disks does not go on, or the
-InstallPlan of another operator has failed.
+InstallPlan of another operator has failed or its release does not find what it requires.
 
 **Why.** The Operator Lifecycle Manager does not try a failed InstallPlan again, and waits for a
 ClusterServiceVersion that is not ready. The operator stays at its old release, also without its

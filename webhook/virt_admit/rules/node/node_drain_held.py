@@ -1,5 +1,5 @@
-"""A node has been cordoned or drained for long,
-and something refuses the eviction of a pod that is not of a VM.
+"""A node has been cordoned or drained for long, and something refuses the eviction of a pod that is
+not of a VM, or a guest that was told to shut down does not.
 
 **Why.** Who drains the node tries the eviction again and again without an error of its own:
 ``kubectl drain``, a roll-out, or a Machine that is being deleted and is not replaced before its
@@ -15,10 +15,11 @@ from typing import Final
 from virt_admit.forecasts.drain import pod_evictions, progress, typed_remedies
 from virt_admit.forecasts.drain.budgets import evicted_pods
 from virt_admit.forecasts.drain.budgets.drain_obstacles import Blocker
+from virt_admit.forecasts.drain.guests import ending_guests
 from virt_admit.forecasts.drain.progress import DrainCause, DrainStart
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock, kinds
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, more_may_exist
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, gather, more_may_exist
 from virt_admit.model.kubernetes.kinds import (
     CAPI_MACHINE,
     HARVESTER_UPGRADE,
@@ -27,9 +28,10 @@ from virt_admit.model.kubernetes.kinds import (
     PDB,
     UPGRADE_PLAN,
 )
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.messages import advice_of, command_of, cut, ended
 from virt_admit.model.node_updates import harvester_upgrades
-from virt_admit.model.problems import ProblemCause
+from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 from virt_admit.model.remediation import machine_drain
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
@@ -43,6 +45,7 @@ _TOLD = (ProblemCause.NODE_SILENT, ProblemCause.NODE_CANNOT_END_PODS)
     kinds=(NODE,),
     reads=union(
         pod_evictions.READS,
+        ending_guests.READS,
         progress.READS,
         machine_drain.READS,
         harvester_upgrades.READS,
@@ -79,19 +82,42 @@ def check(node: Object, context: Context) -> Findings:
     if unread:  # a Machine that is being deleted may leave these pods alone
         yield from unread
     elif held:
-        path, found = node.metadata["name"].path, held[0]
-        begin = _begin(start, machine, clock.duration(age))
-        remedy = typed_remedies.of_blocker(found)
         more = f" (and {len(held) - 1} more)" if len(held) > 1 else ""
-        words, advice = f"{found.subject}{more}: {found.reason}", advice_of(remedy)
-        told = ended(cut(words, check.room(path) - len(begin) - 1))
-        whole = (
-            f"{begin}{ended(words)} {ended(each)}"
-            for each in (advice, *(advice.partition(mark)[0] for mark in _LATER))
-        )
-        message = check.first_that_fits(path, *whole, f"{begin}{told}")
-        command = command_of(remedy) or shell("virt-admit", "drain", argument(node.name))
-        yield Finding(path, message, value=node.name, problem=found.id, command=command)
+        subject, remedy = f"{held[0].subject}{more}", typed_remedies.of_blocker(held[0])
+        begin = _begin(start, machine, clock.duration(age))
+        yield _finding(node, begin, f"{subject}: {held[0].reason}", remedy, held[0].id)
+    elif (guest := _guest(node.name, start, machine, cluster)) is not None:
+        begin = _begin(start, machine, clock.duration(age))
+        yield _finding(node, begin, guest.reason, guest.remedy, guest.id)
+
+
+def _finding(
+    node: Object, begin: str, words: str, remedy: str, problem: ProblemId | None
+) -> Finding:
+    path, advice = node.metadata["name"].path, advice_of(remedy)
+    told = ended(cut(words, check.room(path) - len(begin) - 1))
+    whole = (
+        f"{begin}{ended(words)} {ended(each)}"
+        for each in (advice, *(advice.partition(mark)[0] for mark in _LATER))
+    )
+    message = check.first_that_fits(path, *whole, f"{begin}{told}")
+    command = command_of(remedy) or shell("virt-admit", "drain", argument(node.name))
+    return Finding(path, message, value=node.name, problem=problem, command=command)
+
+
+def _guest(
+    node: str, start: DrainStart, machine: Object | None, cluster: Cluster
+) -> Problem | None:
+    """Return the first guest that takes long to shut down; None: none is known to.
+
+    Its owner may stop the VM of a node that is only cordoned, which needs no drain.
+    """
+    only_cordoned = start.cause is DrainCause.CORDON and machine is None
+    for vmi in gather(vmis.on_node(cluster, node))[0]:
+        found = ending_guests.late(vmi, cluster)
+        if found is not None and not (only_cordoned and vmi.deleted):
+            return found._replace(reason=f"VM {vmi.full_name}: {found.reason}").about(vmi)
+    return None
 
 
 def _unread(cluster: Cluster) -> Iterator[Unseen]:

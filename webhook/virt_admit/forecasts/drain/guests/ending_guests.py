@@ -3,8 +3,10 @@
 virt-handler asks libvirt for a shutdown (power button, or the guest agent), and ends the domain
 only when ``terminationGracePeriodSeconds`` of the VMI has passed. virt-api writes a shorter time
 there for ``virtctl stop --force``. With run strategy Always or Once the same command sets the VM to
-Halted, and it replaces a start that a restart asked for. Sources: kubevirt/kubevirt:
-pkg/virt-handler/vm.go#hasGracePeriodExpired #helperVmShutdown,
+Halted, and it replaces a start that a restart asked for. The deletion of a launcher pod, as by an
+eviction without a migration, asks the guest in the same way: its VMI is not being deleted then.
+Sources: kubevirt/kubevirt: pkg/virt-handler/vm.go#hasGracePeriodExpired #helperVmShutdown
+#hasGracefulShutdownTrigger, cmd/virt-launcher/virt-launcher.go (gracefulShutdownCallback),
 pkg/virt-launcher/virtwrap/manager.go#SignalShutdownVMI,
 pkg/virt-api/rest/lifecycle.go#StopVMRequestHandler #getChangeRequestJson.
 """
@@ -12,18 +14,18 @@ pkg/virt-api/rest/lifecycle.go#StopVMRequestHandler #getChangeRequestJson.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import harvester_maintenance
+from virt_admit.forecasts.drain import ending_namespaces, harvester_maintenance
 from virt_admit.forecasts.drain.external import external_movers
 from virt_admit.forecasts.drain.guests import changed_disks, guest_screens, paused_guests
-from virt_admit.forecasts.placement import virt_handlers
+from virt_admit.forecasts.placement import running_launchers, virt_handlers
 from virt_admit.model.commands import argument, shell, typed, virtctl
 from virt_admit.model.evidence.reported import ReportedProblem
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubernetes.kinds import NAMESPACE, POD, VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import vmis, vms
@@ -40,6 +42,11 @@ READS: Final[Reads] = union(
     harvester_maintenance.READS,
     {
         VM: CONDITIONS,
+        NAMESPACE: ("status.conditions",),
+        POD: (
+            *("metadata.deletionGracePeriodSeconds", "metadata.labels", "metadata.ownerReferences"),
+            *("spec.nodeName", "status.phase"),
+        ),
         VMI: (
             *("metadata.ownerReferences", "spec.evictionStrategy"),
             "spec.terminationGracePeriodSeconds",
@@ -52,30 +59,59 @@ _USUAL: Final = timedelta(minutes=5)
 _LONG: Final = timedelta(minutes=10)
 """What lasts for less is not told as something that lasts."""
 _FIELD: Final = "terminationGracePeriodSeconds"
+_STRATEGY: Final = "evictionStrategy"
 _KEEPING: Final = frozenset(("Halted", "Manual", "RerunOnFailure"))
 """Run strategies that ``virtctl stop --force`` leaves as they are, and that start no VM again."""
+
+
+class _Request(NamedTuple):
+    """That a guest was told to shut down."""
+
+    time: datetime
+    grace: timedelta
+    """For how long it may take."""
+    by: str
+    """What else than the deletion of its VMI asked it, as an insertion; else empty."""
+
+
+def _request(vmi: Object, cluster: Cluster) -> _Request | None:
+    """Return when a guest was told to shut down; None: it was not, or that is not known."""
+    grace = timedelta(seconds=vmis.grace_seconds(vmi))
+    if deleted := vmi.metadata["deletionTimestamp"].text:
+        asked = clock.instant(deleted)
+        return _Request(asked, grace, "") if asked is not None else None
+    pod = running_launchers.launchers(cluster).on_node(vmi)
+    end = clock.instant(pod.metadata["deletionTimestamp"].text) if pod is not None else None
+    seconds = pod.metadata["deletionGracePeriodSeconds"].integer if pod is not None else None
+    if pod is None or end is None or seconds is None:
+        return None
+    own = timedelta(seconds=clock.bounded(seconds))
+    return _Request(end - own, min(grace, own), f" by the deletion of its pod {pod.name}")
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
     """Return that a guest has not shut down for long, until when KubeVirt waits, and what ends it;
     None: it has ended, its time is over, or what would stop it does not work.
     """
-    node, deleted = vmi.at("status", "nodeName").text or "", vmi.metadata["deletionTimestamp"].text
-    asked, grace = clock.since(deleted, cluster), timedelta(seconds=vmis.grace_seconds(vmi))
-    if not deleted or vmi.at("status", "phase").text != "Running" or asked is None:
-        return None
-    if not _USUAL <= asked < grace:
+    request = _request(vmi, cluster) if vmi.at("status", "phase").text == "Running" else None
+    node = vmi.at("status", "nodeName").text or ""
+    asked = clock.since(clock.stamp(request.time), cluster) if request is not None else None
+    if request is None or asked is None or not _USUAL <= asked < request.grace:
         return None
     if node_health.silence_now(node, cluster) or virt_handlers.problem(cluster, node):
         return None
-    begun = clock.instant(deleted)
-    until = clock.stamp(begun + grace if begun is not None else None)
     reason = (
-        f"its guest was told to shut down {clock.duration(asked)} ago and still runs{_why(vmi)}. "
-        f"KubeVirt kills it only at {until}, in {clock.duration(grace - asked)}, as {_FIELD} is "
-        f"{vmis.grace_seconds(vmi)}"
+        f"its guest was told to shut down {clock.duration(asked)} ago{request.by} and still runs"
+        f"{_why(vmi)}. KubeVirt kills it only at {clock.stamp(request.time + request.grace)}, in "
+        f"{clock.duration(request.grace - asked)}, as {_FIELD} is {vmis.grace_seconds(vmi)}"
     )
     return Problem(reason, _remedy(vmi, cluster), ProblemCause.STOP_OVERDUE)
+
+
+def late(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return the same of a guest that most likely takes the rest of its time too."""
+    found = problem(vmi, cluster)
+    return found if found is not None and _is_late(vmi, cluster) else None
 
 
 def of_stopped(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -93,6 +129,8 @@ def of_stopped(vmi: Object, cluster: Cluster) -> Problem | None:
         halted = not fails and vmis.running(vmi) and is_by_owner(vmi, cluster)
         if halted:
             return Problem("its VM is Halted, so KubeVirt stops it", "")
+        if (evicted := problem(vmi, cluster)) is not None:
+            return evicted
         return Problem(leaves, "") if (leaves := removal(vmi, cluster)) else None
     gone = removal(vmi, cluster)
     found, words = (
@@ -147,7 +185,7 @@ def notes(cluster: Cluster) -> Iterator[ReportedProblem]:
     expects it to need minutes, as for the updates of Windows.
     """
     for vmi in sorted(cluster.known(VMI), key=lambda each: each.full_name):
-        if (found := problem(vmi, cluster)) is not None and _is_late(vmi, cluster):
+        if (found := late(vmi, cluster)) is not None:
             text = f"{found.reason}. {capital(found.remedy)}"
             yield ReportedProblem(VMI.kind, vms.namespace_of(vmi), vmi.name, text, None)
 
@@ -156,9 +194,11 @@ def _is_late(vmi: Object, cluster: Cluster) -> bool:
     """Return whether a guest takes long, and may not notice the request or has used half of its
     time.
     """
-    half = timedelta(seconds=vmis.grace_seconds(vmi)) / 2
-    least = _LONG if _why(vmi) else max(half, _LONG)
-    return clock.has_lasted(vmi.metadata["deletionTimestamp"].text, least, cluster)
+    request = _request(vmi, cluster)
+    if request is None:
+        return False
+    least = _LONG if _why(vmi) else max(request.grace / 2, _LONG)
+    return clock.has_lasted(clock.stamp(request.time), least, cluster)
 
 
 def _why(vmi: Object) -> str:
@@ -186,12 +226,18 @@ def _remedy(vmi: Object, cluster: Cluster) -> str:
     if not vmi.is_true("AgentConnected"):
         later += ", and install the guest agent"
     asked = any(vm.at("status", "stateChangeRequests").items())
-    if asked or vm.deleted or vms.run_strategy(vms.vm_spec(vm)) not in _KEEPING:
+    strategy = vms.run_strategy(vms.vm_spec(vm))
+    evicted = not vmi.deleted and not ending_namespaces.reason(vmi, cluster)  # it starts again
+    if evicted and vmis.migratable(vmi) and vmi.at("spec", "evictionStrategy").text == "None":
+        later += f"; with {_STRATEGY} LiveMigrate there, a drain migrates the VM instead"
+    if asked or vm.deleted or strategy not in (*_KEEPING, *(("Always",) if evicted else ())):
         return typed(inside, console, later)
     name, space = argument(vmi.name), vms.namespace_of(vmi)
     forced = shell("virtctl", "stop", name, "-n", space, "--force", "--grace-period=0")
+    start = virtctl("start", vmi.name, space)
+    back = f" and, as that sets the VM to Halted, start it then ({start})"
     now = (
         "as a decision, end it now as a power cut would, which loses what the guest has not "
-        f"written to its disks ({forced})"
+        f"written to its disks ({forced}){back if strategy == 'Always' else ''}"
     )
     return typed(inside, console, f"or {now}; {later}")

@@ -10,22 +10,24 @@ kube-controller-manager without it forgets a pod whose Job is deleted before the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
+import re
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import json_patch, kubectl, logs_of, typed
+from virt_admit.model.evidence.writes.stored_versions import CRD
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
-from virt_admit.model.kubernetes.kinds import JOB, NAMESPACE, POD, WORKFLOW, Kind
+from virt_admit.model.kubernetes.kinds import API_SERVICE, JOB, NAMESPACE, POD, WORKFLOW, Kind
 from virt_admit.model.kubernetes.objects import Object, Path
-from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubernetes.reads import CONDITIONS, NAME, Reads, union
 from virt_admit.model.messages import cut_middle, names
 
 READS: Final[Reads] = union(
     pod_starts.READS,
     dict.fromkeys((JOB, WORKFLOW), ("metadata.uid",)),
+    dict.fromkeys((API_SERVICE, NAMESPACE), NAME),
     {POD: ("metadata.ownerReferences", "status.phase", *CONDITIONS)},
 )
 
@@ -79,10 +81,11 @@ def _held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
         return KeptFinalizer("", "Repair kube-controller-manager, which removes the finalizer.")
     name = _DEPLOYMENTS.get(finalizer)
     pods = cluster.cached(_controllers).get(name, ()) if name is not None else ()
-    if not pods and (project := _not_installed(finalizer, cluster)):
+    if not pods and (project := _not_installed(pod, finalizer, cluster)):
+        asked = project not in _PROJECTS.values() and not unlisted(cluster, API_SERVICE)
+        nothing = "no pod, no namespace and no API" if asked else "no pod and no namespace"
         return KeptFinalizer(
-            "its controller does not seem to run: no pod and no namespace here is called like "
-            f"{project}",
+            f"its controller does not seem to run: {nothing} here is called like {project}",
             _by_hand(pod, finalizer, project),
         )
     if name is None:
@@ -90,31 +93,54 @@ def _held(pod: Object, finalizer: str, cluster: Cluster) -> KeptFinalizer:
     return _of_pods(name, pods, cluster)
 
 
-def _not_installed(finalizer: str, cluster: Cluster) -> str:
-    """Return the name of the project of a finalizer, as its domain says, if nothing here bears it;
-    empty: something does.
+def _not_installed(pod: Object, finalizer: str, cluster: Cluster) -> str:
+    """Return the project of a finalizer, as its domain says, if nothing here bears it; empty:
+    something does. Of a domain that is not known, any part may be the name of the project.
     """
-    host = (
-        finalizer.partition("/")[0]
-        .removesuffix(".k8s.io")
-        .removesuffix(".x")
-        .replace(".x-k8s.io", "")
-    )
+    domain = finalizer.partition("/")[0]
+    host = domain.removesuffix(".k8s.io").removesuffix(".x").replace(".x-k8s.io", "")
     labels = [each for each in host.split(".") if each not in _NO_PROJECT]
-    project = next((each for each in (*_PROJECTS, *labels) if each in labels), "")
-    if not project or unlisted(cluster, POD) or unlisted(cluster, NAMESPACE):
+    known = next((_PROJECTS[each] for each in labels if each in _PROJECTS), "")
+    words = [known] if known else labels
+    if not words or unlisted(cluster, POD) or unlisted(cluster, NAMESPACE):
         return ""
-    word = _PROJECTS.get(project, project)
-    return "" if any(word in name for name in cluster.cached(_places)) else word
+    places = [*_places(pod, cluster)]
+    if not known:  # definitions of the known ones often outlast them
+        places += [each.name for kind in (API_SERVICE, CRD) for each in cluster.known(kind)]
+    borne = any(_bears(name, word) for name in places for word in words)
+    return "" if borne else known or (labels[0] if len(labels) == 1 else domain)
 
 
-def _places(cluster: Cluster) -> frozenset[str]:
-    """Return what may bear the name of a project: namespaces,
-    and what pods with a controller are named after.
+def _bears(name: str, word: str) -> bool:
+    """Return whether a name contains a word; a short one may stand in another word by chance."""
+    return word in name if len(word) > _SHORT else word in _PARTS.split(name)
+
+
+_SHORT: Final = 3
+_PARTS: Final = re.compile(r"[-./]")
+
+
+def _places(pod: Object, cluster: Cluster) -> Iterator[str]:
+    """Yield what may bear the name of a project: namespaces, and what pods with a controller are
+    named after. A pod and those made with it are no controller of its finalizer, and neither is a
+    namespace that has no other pods.
     """
+    alike, others = _stem(pod), set()
+    for space, stem in cluster.cached(_workloads):
+        if (space, stem) != (pod.namespace, alike):
+            others.add(space)
+            yield stem
+    yield from others
+    yield from (each.name for each in cluster.known(NAMESPACE) if each.name != pod.namespace)
+
+
+def _workloads(cluster: Cluster) -> frozenset[tuple[str, str]]:
     pods = (each for each in cluster.known(POD) if each.controller is not None)
-    named = ((each.namespace, each.name.rpartition("-")[0] or each.name) for each in pods)
-    return frozenset(chain.from_iterable(named)) | {each.name for each in cluster.known(NAMESPACE)}
+    return frozenset((each.namespace, _stem(each)) for each in pods)
+
+
+def _stem(pod: Object) -> str:
+    return pod.name.rpartition("-")[0] or pod.name
 
 
 _PROJECTS: Final = {"argoproj": "argo", "kueue": "kueue"}
@@ -124,13 +150,18 @@ _NO_PROJECT: Final = frozenset(
         "",
         "app",
         "apps",
+        "cloud",
         "com",
+        "corp",
         "dev",
         "finalizer",
         "finalizers",
+        "internal",
         "io",
         "k8s",
         "kubernetes",
+        "local",
+        "net",
         "org",
         "x",
     )
@@ -158,9 +189,13 @@ def _lost_owner(pod: Object, kind: Kind, cluster: Cluster) -> str:
 
 def _by_hand(pod: Object, finalizer: str, project: str) -> str:
     """Return how a finalizer goes whose controller is not installed any more."""
+    begin = f"Start that controller. If {project} is not installed any more, nothing else removes "
+    if project in _PROJECTS.values():
+        return _removed(f"{begin}the finalizer, so do it", pod, finalizer)
+    guarded = finalizer.rpartition("/")[2]
     words = (
-        f"Start that controller. If {project} is not installed any more, nothing else removes the "
-        "finalizer, so do it"
+        f"{begin}the finalizer: as a decision, see that what it guards ({guarded}) is released, "
+        "then remove it, and take it out of what makes such pods"
     )
     return _removed(words, pod, finalizer)
 

@@ -23,6 +23,14 @@ from virt_admit.model.lookups import volume_of
 from virt_admit.model.messages import capital, names
 from virt_admit.model.scheduler.pods import claim_names
 
+_SETTING: Final = {
+    "openshift-image-registry": (
+        " (spec.storage.pvc.claim of configs.imageregistry.operator.openshift.io cluster)"
+    )
+}
+"""Where an operator that writes the workload takes the claim from, by namespace
+(openshift/api:imageregistry/v1/types.go#ImageRegistryConfigStoragePVC).
+"""
 GOES: Final = "so a drain deletes it"
 _PROTECTION: Final = "kubernetes.io/pvc-protection"
 READS: Final[Reads] = {
@@ -70,7 +78,8 @@ class DyingClaim(NamedTuple):
     @property
     def way(self) -> str:
         """Return how its data are kept, and what then gives the workload a claim again."""
-        rescue = f"copy its data before {self._users} ends, and give the workload another claim"
+        by = _SETTING.get(self.claim.namespace, "")
+        rescue = f"copy its data before {self._users} ends, and give the workload another claim{by}"
         first = f"let volume {self.volume.name} be retained, then " if self.volume else ""
         return f"a deletion cannot be taken back: {first}{rescue}"
 

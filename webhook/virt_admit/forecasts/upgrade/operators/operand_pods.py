@@ -50,7 +50,7 @@ def broken(update: ClusterUpdate, cluster: Cluster) -> BrokenPod | None:
     The words of the update or of its operators name the pod or its owner, and it has not been ready
     for ten minutes.
     """
-    said = [update.stop.reason if update.stop is not None else ""]
+    said = [update.stop.reason if update.stop is not None else update.doubt]
     for operator in update.operators:
         said += [each["message"].text or "" for each in operator.at("status", "conditions").items()]
     named = set(_NAME.findall(" ".join(said)))

@@ -18,7 +18,9 @@ from datetime import timedelta
 from typing import Final
 
 from virt_admit.forecasts.drain import drain_plan
-from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
+from virt_admit.forecasts.drain.drain_plan import NodePlan
+from virt_admit.forecasts.drain.guests import ending_guests
+from virt_admit.forecasts.drain.vm_outcomes import Forecast, VmOutcome
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock
@@ -133,15 +135,23 @@ def with_cause(obstacle: Obstacle, away: Sequence[Object], cluster: Cluster) -> 
     for node in away:
         machine = cordoners.machine_in_deletion(node, cluster)
         plan = drain_plan.node_plan(node.name, cluster) if machine else None
-        kept = plan.having(VmOutcome.BLOCKS) if plan is not None else ()
-        if plan is None or not kept or plan.pods.blockers:  # those are named already
+        kept = next(_kept(plan, cluster), None) if plan is not None else None
+        if plan is None or kept is None or plan.pods.blockers:  # those are named already
             continue
         keep = (
             f"Do not uncordon {node.name} by hand: the deletion of Machine {machine} drains it, "
-            f"and waits for VM {kept[0].vmi.full_name} ({kept[0].reason})"
+            f"and waits for VM {kept.vmi.full_name} ({kept.reason})"
         )
-        return replace(obstacle, remedy=f"{keep}. {capital(kept[0].remedy)}".rstrip(". "))
+        return replace(obstacle, remedy=f"{keep}. {capital(kept.remedy)}".rstrip(". "))
     return obstacle
+
+
+def _kept(plan: NodePlan, cluster: Cluster) -> Iterator[Forecast]:
+    """Yield the VMs that keep a drain from its end, or end late."""
+    yield from plan.having(VmOutcome.BLOCKS)
+    yield from (
+        each for each in plan.forecasts if ending_guests.late(each.vmi, cluster) is not None
+    )
 
 
 def words_of_openshift(cluster: Cluster) -> Iterator[str]:
