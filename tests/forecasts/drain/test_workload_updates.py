@@ -8,6 +8,7 @@ from tests.model.kubevirt.drain_cases import HERE, LAUNCHERS, THERE, budget, vm,
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 
 LIVE, EVICT, BOTH = ["LiveMigrate"], ["Evict"], ["LiveMigrate", "Evict"]
 
@@ -49,6 +50,44 @@ def test_an_update_that_is_retried_for_ever():
         workload_updates.update(subject, BOTH, complete(subject, HERE, THERE)).reach
         is Reach.RETRIED
     )
+
+
+@pytest.mark.parametrize(
+    ("most", "migrations", "reach"),
+    [
+        ("1Mi", [], Reach.RETRIED),
+        ("64Gi", [], Reach.MIGRATED),
+        ("1Mi", ["Scheduling"], Reach.MIGRATED),  # its second pod was created before
+        ("1Mi", ["Pending"], Reach.RETRIED),
+    ],
+)
+def test_an_update_needs_a_second_pod(most, migrations, reach):
+    subject = vmi("LiveMigrate", True, domain={"memory": {"guest": "1Gi"}})
+    limit = {"type": "Container", "max": {"memory": most}}
+    limits = Object(
+        {
+            "apiVersion": "v1",
+            "kind": "LimitRange",
+            "metadata": {"name": "small", "namespace": subject.namespace},
+            "spec": {"limits": [limit]},
+        }
+    )
+    own = [
+        Object(
+            {
+                "apiVersion": "kubevirt.io/v1",
+                "kind": "VirtualMachineInstanceMigration",
+                "metadata": {"name": "m", "namespace": subject.namespace},
+                "spec": {"vmiName": subject.name},
+                "status": {"phase": phase},
+            }
+        )
+        for phase in migrations
+    ]
+    found = workload_updates.update(subject, BOTH, complete(subject, HERE, THERE, limits, *own))
+
+    assert found.reach is reach
+    assert ("LimitRange small" in found.reason) == (reach is Reach.RETRIED)
 
 
 @pytest.mark.parametrize(

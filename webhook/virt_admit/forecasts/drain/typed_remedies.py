@@ -302,8 +302,8 @@ def _next_start(vmi: Object, command: str, remedy: str) -> str:
     return f", which takes effect after its restart ({restart})"
 
 
-def _accept_downtime(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:
-    return shut_down_by_drains(vmi, "LiveMigrateIfPossible")
+def _accept_downtime(_problem: Problem, vmi: Object, cluster: Cluster) -> str:
+    return shut_down_by_drains(vmi, versions.if_possible(cluster))
 
 
 def _describe(_problem: Problem, vmi: Object, _cluster: Cluster) -> str:

@@ -20,6 +20,8 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability, migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Reason
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
@@ -134,6 +136,7 @@ def _not_migratable(vmi: Object, reaction: Reaction, cluster: Cluster) -> tuple[
             [_of_existing(each, vmi, cluster) for each in found],
             said if name == published else "",
             reaction,
+            cluster,
         ).about(vmi)
         for name, found in reasons.items()
     )
@@ -171,18 +174,20 @@ _OPT_IN: Final = (
 """
 
 
-def _problem(name: str, found: list[Reason], said: str, reaction: Reaction) -> Problem:
+def _problem(
+    name: str, found: list[Reason], said: str, reaction: Reaction, cluster: Cluster
+) -> Problem:
     """Return one reason as a problem. ``said``: KubeVirt's own words about it."""
     what = ", ".join(dict.fromkeys(reason.what for reason in found)) or said
-    known = f" ({what})" if what else ""
+    shown = f" ({what})" if what else ""
     remedies = dict.fromkeys(_named(reason) for reason in found if reason.remedy)
-    opt_in = (
-        _OPT_IN if any(reason.value == "bridge" for reason in found) and len(remedies) == 1 else ""
-    )
+    known = versions.has_release(cluster, Feature.BRIDGE_OPT_IN.since)
+    bridged = any(reason.value == "bridge" for reason in found)
+    opt_in = _OPT_IN if known and bridged and len(remedies) == 1 else ""
     remedy = ", or ".join(
         filter(None, (" and ".join(remedies), opt_in, "let drains shut the guest down"))
     )
-    reason = f"{reaction.strategy.phrase}, but cannot migrate: {name}{known}"
+    reason = f"{reaction.strategy.phrase}, but cannot migrate: {name}{shown}"
     return Problem(reason, remedy, name or ProblemCause.NOT_MIGRATABLE)
 
 

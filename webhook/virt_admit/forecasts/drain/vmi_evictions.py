@@ -24,6 +24,7 @@ from virt_admit.model.kubevirt.instances import (
 )
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.lookups import ReviewCache
 from virt_admit.model.problems import Problem, ProblemCause, ProblemId
 
@@ -255,7 +256,8 @@ def _repair(vmi: Object, cluster: Cluster) -> str:
     if vmis.migratable(vmi) is None:
         return "wait until KubeVirt has reported LiveMigratable"
     kept = changed_disks.brief(vmi, cluster).rstrip(".")
-    return kept or "repair that, or set LiveMigrateIfPossible or None and restart it, or stop it"
+    accepted = versions.shut_down_strategies(cluster)
+    return kept or f"repair that, or set {accepted} and restart it, or stop it"
 
 
 def demand_conditions(vmi: Object, strategy: Strategy) -> None:
@@ -277,6 +279,8 @@ class Evictions(NamedTuple):
     reactions: tuple[tuple[Object, Reaction], ...] = ()
     unseen: tuple[Unseen, ...] = ()
     """What could not be read."""
+    strategies: str = ""
+    """The eviction strategies with which drains shut down what cannot migrate."""
 
     def having(self, *wanted: Effect) -> list[Object]:
         """Return the VMIs whose eviction has one of these effects."""
@@ -295,7 +299,7 @@ class Evictions(NamedTuple):
             (each for each in remedies if each.lower().startswith(changed_disks.DO_NOT)), ""
         )
         if not first and self.having(Effect.REFUSED, Effect.EXTERNAL):
-            return "Set LiveMigrateIfPossible or None and restart them, or stop them."
+            return f"Set {self.strategies} and restart them, or stop them."
         first = first or next(iter(remedies), "")
         return f"{first[0].upper()}{first[1:]}." if first else ""
 
@@ -311,4 +315,5 @@ def evictions(cluster: Cluster, node: str) -> Evictions:
                 reactions.append((vmi, reaction(vmi, cluster)))
             except Unseen as one:
                 blind.append(one)
-    return Evictions(tuple(reactions), (*blind, Unseen(unseen)) if unseen else tuple(blind))
+    unread = (*blind, Unseen(unseen)) if unseen else tuple(blind)
+    return Evictions(tuple(reactions), unread, versions.shut_down_strategies(cluster))

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain import vm_problems, vmi_evictions
+from virt_admit.forecasts.drain import ending_namespaces, vm_problems, vmi_evictions
 from virt_admit.forecasts.drain.room import unbound_claims
 from virt_admit.forecasts.drain.vmi_evictions import Effect
-from virt_admit.forecasts.placement import no_target
+from virt_admit.forecasts.placement import no_target, quotas
 from virt_admit.forecasts.placement.running_launchers import COPIES_TOLERATIONS
+from virt_admit.forecasts.placement.starts import priority_classes
 from virt_admit.model import messages
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, each
@@ -42,7 +43,7 @@ from virt_admit.model.kubevirt.settings.versions import (
     kubevirt_version,
     parse_version,
 )
-from virt_admit.model.problems import ProblemCause
+from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler.node_labels import UNATTACHED
 
 LIVE_MIGRATE: Final = "LiveMigrate"
@@ -313,7 +314,7 @@ ACCEPTED: Final = f"by {Feature.TSC_TOLERANCE.since} or later, which lets other 
 
 
 def _migrated(vmi: Object, cluster: Cluster) -> Update:
-    trouble = unbound_claims.never_completes(vmi, cluster)
+    trouble = unbound_claims.never_completes(vmi, cluster) or _refused(vmi, cluster)
     if trouble is None:
         return Update(vmi, Reach.MIGRATED, "LiveMigratable")
     if trouble.cause is ProblemCause.NO_TARGET:
@@ -331,6 +332,21 @@ def _migrated(vmi: Object, cluster: Cluster) -> Update:
         if trouble is None:
             return Update(vmi, Reach.MIGRATED, ANNOTATED)
     return Update(vmi, Reach.RETRIED, trouble.reason)
+
+
+def _refused(vmi: Object, cluster: Cluster) -> Problem | None:
+    """Return why the API server refuses the second pod of a VMI, unless a migration has it already.
+
+    Raises:
+        Unseen: a LimitRange, a quota or a priority class may refuse it.
+    """
+    if any(map(_is_moving, migrations.own(vmi, cluster))):
+        return None
+    return (
+        ending_namespaces.problem(vmi, cluster)
+        or priority_classes.problem(vmi, cluster)
+        or quotas.refusal(vmi, cluster)
+    )
 
 
 @cached

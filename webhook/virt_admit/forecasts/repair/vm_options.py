@@ -44,6 +44,7 @@ from virt_admit.model.kubevirt.instances import (
     vms,
 )
 from virt_admit.model.kubevirt.instances.migratability import Migratable
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.lookups import find
 from virt_admit.model.node_updates import cordoners
 from virt_admit.model.problems import ProblemCause
@@ -246,7 +247,7 @@ def _migrating(
                 return f"{_NOT_COPIED}: {made}"
             steps += made
             continue
-        change = guest_changes.change(name, vm)
+        change = guest_changes.change(name, vm, cluster)
         if change is None:
             return guest_changes.HARDWARE.get(name) or f"no change of the VM ends {name}: {words}"
         changes.append(change)
@@ -326,7 +327,7 @@ def _external(vmi: Object, vm: Object, cluster: Cluster) -> Iterator[Option | st
         yield "a cluster-api controller moves it: see why that controller does not act"
         return
     migrates = migratability.assess(vmi, cluster).migratable is Migratable.YES
-    strategy = "LiveMigrate" if migrates else "LiveMigrateIfPossible"
+    strategy = "LiveMigrate" if migrates else versions.if_possible(cluster)
     change = GuestChange(
         f"set evictionStrategy {strategy}",
         (FieldEdit(vm_steps.STRATEGY, strategy),),

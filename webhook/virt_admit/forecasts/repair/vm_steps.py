@@ -28,7 +28,7 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.settings import configuration, live_updates
+from virt_admit.model.kubevirt.settings import configuration, live_updates, versions
 
 STRATEGY: Final = (*TEMPLATE, "evictionStrategy")
 _ACCEPTED_RISK: Final = "the guest stops at this and at every later drain of its node"
@@ -83,7 +83,7 @@ def accepted(
     strategy = (
         "None"
         if migratable or because == "its migrations fail" or not cluster.cached(_has_second_node)
-        else "LiveMigrateIfPossible"
+        else versions.if_possible(cluster)
     )
     edits = [FieldEdit(STRATEGY, strategy)]
     words = f"accept its downtime: set evictionStrategy {strategy}"

@@ -4,12 +4,14 @@ or to see more.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from virt_admit.model.commands import about, argument, json_patch, kubectl, shell, virtctl
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, POD, VM, VMI, VMIM, Kind
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.problems import ProblemCause
 from virt_admit.reports.findings.report import ReportRow
 from virt_admit.rule import Action
@@ -40,7 +42,8 @@ def command(row: ReportRow) -> str:
             other.endswith(_SHUT_DOWN) for other in row.others
         ):  # its VM has the other strategy, from its next start on
             return virtctl("restart", obj.name, obj.namespace)
-        return shut_down_by_drains(obj, "LiveMigrateIfPossible") or _default(obj, kind)
+        strategy = "None" if _ONLY_NONE.search(row.message) else versions.IF_POSSIBLE
+        return shut_down_by_drains(obj, strategy) or _default(obj, kind)
     if row.rule == _OUTDATED and row.action is Action.AUDIT:  # the update goes on by itself
         return shell("kubectl", "get", "vmi", "--all-namespaces", "-l", vmis.OUTDATED)
     cause = row.problem.cause if row.problem is not None else ""
@@ -54,6 +57,8 @@ _HANG_DRAINS: Final = frozenset(("vm-live-migrate-not-migratable", "vmi-not-migr
 """Rules on VMs whose eviction LiveMigrate refuses forever. All others may have
 LiveMigrateIfPossible already.
 """
+_ONLY_NONE: Final = re.compile(r"\b[Ss]et None\b")
+"""What a rule says where KubeVirt does not know LiveMigrateIfPossible."""
 _OUTDATED: Final = "workload-outdated"
 _SHUT_DOWN: Final = " [vm-shutdown-on-drain]"
 _SEEN_ONLY: Final = frozenset((NODE, POD, VMI, VMIM))

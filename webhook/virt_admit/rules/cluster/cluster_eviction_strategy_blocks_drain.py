@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.forecasts.drain.guests import changed_disks
+from virt_admit.model.commands import merge_patch
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VM, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis, vms
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.model.messages import count, names
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, rule, union
@@ -50,6 +51,7 @@ def check(obj: Object, context: Context) -> Findings:
             f"upgrades: {names((vmi.full_name for vmi in blocking), 50)}. "
             f"{_remedy(blocking, context.cluster)}",
             value=("LiveMigrate", len(blocking)),
+            command=_command(blocking, context.cluster),
         )
     if unseen:
         yield Unseen(unseen)
@@ -61,7 +63,28 @@ def _remedy(blocking: Sequence[Object], cluster: Cluster) -> str:
         return kept
     if all(map(vms.is_worker, blocking)):
         return "Set External in the templates of their Machines."
-    return f"Set LiveMigrateIfPossible, then restart {'it' if len(blocking) == 1 else 'them'}."
+    them = "it" if len(blocking) == 1 else "them"
+    if versions.if_possible(cluster) != versions.IF_POSSIBLE:
+        return f"Set None on {them}, then restart {them}."
+    return f"Set LiveMigrateIfPossible, then restart {them}."
+
+
+def _command(blocking: Sequence[Object], cluster: Cluster) -> str:
+    """Return the command that changes the VMs where the cluster's strategy is to stay; empty: it
+    is to change.
+    """
+    if versions.if_possible(cluster) == versions.IF_POSSIBLE or not _is_accepted(blocking, cluster):
+        return ""
+    first = vmis.owner(blocking[0], VM.kind)
+    if len(blocking) > 1 or first is None:
+        return "kubectl get vm -A"
+    data = {"spec": {"template": {"spec": {"evictionStrategy": "None"}}}}
+    return merge_patch(VM, first, vms.namespace_of(blocking[0]), data)
+
+
+def _is_accepted(blocking: Sequence[Object], cluster: Cluster) -> bool:
+    endangered = changed_disks.endangered(blocking, cluster)
+    return not endangered and not all(map(vms.is_worker, blocking))
 
 
 def _blocking_vms(cluster: Cluster) -> tuple[Sequence[Object], str]:

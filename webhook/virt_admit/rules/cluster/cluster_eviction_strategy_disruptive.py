@@ -15,7 +15,7 @@ no VM is known for which they do not, this rule says nothing.
 from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import VM, VMI
 from virt_admit.model.kubevirt.instances import vms
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.rule import (
     HCO,
@@ -35,6 +35,7 @@ from virt_admit.rule import (
     kinds=(HCO, KUBEVIRT),
     reads={
         HCO: (),
+        KUBEVIRT: ("metadata.creationTimestamp", "status.observedKubeVirtVersion"),
         NODE: ("metadata.labels",),
         VM: (
             "metadata.labels",
@@ -63,15 +64,21 @@ def check(obj: Object, context: Context) -> Findings:
         yield Finding(
             strategy.path,
             "External leaves evictions to a controller outside KubeVirt. VMs that it does not "
-            "handle block every drain. Set LiveMigrateIfPossible here, and External only on its "
-            "VMs.",
+            f"handle block every drain. Set {_migrating(context.cluster)} here, and External only "
+            "on its VMs.",
         )
     elif strategy.value == "None" and configuration.highly_available(context.cluster, obj):
         yield Finding(
             strategy.path,
             "a drain stops every VM that does not set its own strategy, even if it could migrate. "
-            "Set LiveMigrateIfPossible.",
+            f"Set {_migrating(context.cluster)}.",
         )
+
+
+def _migrating(cluster: Cluster) -> str:
+    """Return the strategy that migrates what can migrate, as far as the release knows one."""
+    known = versions.if_possible(cluster) == versions.IF_POSSIBLE
+    return versions.IF_POSSIBLE if known else "LiveMigrate"
 
 
 def _is_inherited(cluster: Cluster, *, whole: bool) -> bool:

@@ -6,14 +6,18 @@ completes. HyperConverged chooses ``None`` for a single node.
 **Fix.** Set ``None``. Set ``LiveMigrateIfPossible`` if you plan to add nodes.
 """
 
-from virt_admit.model.kubevirt.settings import configuration
+from virt_admit.model.kubevirt.settings import configuration, versions
 from virt_admit.model.kubevirt.settings.configuration import Setting, setting
 from virt_admit.rule import HCO, KUBEVIRT, NODE, Action, Context, Finding, Findings, Object, rule
 
 
 @rule(
     kinds=(HCO, KUBEVIRT),
-    reads={HCO: (), NODE: ("metadata.labels",)},
+    reads={
+        HCO: (),
+        KUBEVIRT: ("metadata.creationTimestamp", "status.observedKubeVirtVersion"),
+        NODE: ("metadata.labels",),
+    },
     action=Action.WARN,
     sources=(
         (
@@ -32,8 +36,10 @@ def check(obj: Object, context: Context) -> Findings:
         strategy.value == "LiveMigrate"
         and configuration.highly_available(context.cluster, obj) is False
     ):
+        known = versions.if_possible(context.cluster) == versions.IF_POSSIBLE
+        later = ", or LiveMigrateIfPossible if you plan to add nodes" if known else ""
         yield Finding(
             strategy.path,
             "the cluster has no other node to migrate VMs to, so a drain never completes. "
-            "Set None, or LiveMigrateIfPossible if you plan to add nodes.",
+            f"Set None{later}.",
         )

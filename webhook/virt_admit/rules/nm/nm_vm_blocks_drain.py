@@ -20,13 +20,14 @@ from virt_admit.model.kubernetes.kinds import NM, NM_KUBEVIRT, NODE
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS
 from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import maintenance
 from virt_admit.rule import Action, Context, Finding, Findings, Operation, Urgency, rule, union
 
 _OVERRIDE: Final = "virt-admit.io/exempt.nm-vm-blocks-drain"
-_REMEDY: Final = "Set LiveMigrateIfPossible or None and restart them, fix the reason, or stop them."
+_REMEDY: Final = "Set {} and restart them, fix the reason, or stop them."
 
 
 @rule(
@@ -49,7 +50,9 @@ def check(obj: Object, context: Context) -> Findings:
     evictions = vmi_evictions.evictions(context.cluster, node.text or "")
     yield from evictions.unseen
     if refused := evictions.having(Effect.REFUSED):
-        remedy = changed_disks.endangered(refused, context.cluster) or _REMEDY
+        remedy = changed_disks.endangered(refused, context.cluster) or _REMEDY.format(
+            versions.shut_down_strategies(context.cluster)
+        )
         reasons = names((_reason(vmi) for vmi in refused), 200)
         blocking = (reasons, names((vmi.full_name for vmi in refused), 100))
         texts = (f"these VMs would block the drain: {shown}. {remedy}" for shown in blocking)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import vmis, vms
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.problems import ProblemCause, problem_of
 from virt_admit.rule import Action, Context, Finding, Findings, Object, cut, param, rule
 
@@ -35,6 +36,7 @@ class Params:
 
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
+    reads={KUBEVIRT: ("metadata.creationTimestamp", "status.observedKubeVirtVersion")},
     only_with=("evictionStrategy",),
     action=Action.WARN,
     event="DrainBlocked",
@@ -61,7 +63,8 @@ def check(obj: Object, context: Context[Params]) -> Findings:
         return  # its VM is judged, which has the labels of its owner
     marks = (vms.own_marks(obj, each) for each in ("annotation", "label"))
     mark = next(chain.from_iterable(marks), "")
-    remedy = "No label or owner names a known one. Unless one runs, use LiveMigrateIfPossible."
+    instead = versions.if_possible(context.cluster)
+    remedy = f"No label or owner names a known one. Unless one runs, use {instead}."
     if mark:
         remedy = f"Check that the controller that uses {cut(mark, 50)} acts."
     yield Finding(

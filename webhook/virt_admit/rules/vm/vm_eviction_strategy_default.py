@@ -23,7 +23,6 @@ from virt_admit.model.kubernetes.objects import Key
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.migratability import Migratable
 from virt_admit.model.kubevirt.settings import configuration, versions
-from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.rule import (
     Action,
     Cause,
@@ -41,7 +40,7 @@ from virt_admit.rule import (
 MARK: Final = "virt-admit.io/never-migrate"
 
 LIVE_MIGRATE: Final = "LiveMigrate"
-IF_POSSIBLE: Final = "LiveMigrateIfPossible"
+IF_POSSIBLE: Final = versions.IF_POSSIBLE
 SHUT_DOWN: Final = "None"
 
 
@@ -127,7 +126,7 @@ def _fitting_strategy(obj: Object, context: Context[Params]) -> tuple[str, str]:
     else:
         unread = ", ".join(assessment.unseen)
         why = f"it is unknown whether the VM can migrate (no data on {unread})"
-    if versions.has_release(context.cluster, Feature.LIVE_MIGRATE_IF_POSSIBLE.since):
+    if versions.if_possible(context.cluster) == IF_POSSIBLE:
         return IF_POSSIBLE, why
     return SHUT_DOWN, f"{why} and this KubeVirt does not support {IF_POSSIBLE}"
 

@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.kinds import POOL, VM, VMI, VMIRS
 from virt_admit.model.kubevirt.instances import expand, migratability, vms
 from virt_admit.model.kubevirt.instances.expand import Strategy
 from virt_admit.model.kubevirt.instances.migratability import Migratable, Reason
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.problems import problem_of
 from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
 
@@ -47,7 +48,8 @@ def check(obj: Object, context: Context) -> Findings:
     if assessment.migratable is not Migratable.YES:
         changed = changed_disks.brief(obj, context.cluster)
         worker = not changed and vms.is_worker(obj)
-        remedy = _EXTERNAL if worker else changed or "set LiveMigrateIfPossible or None"
+        accepted = f"set {versions.shut_down_strategies(context.cluster)}"
+        remedy = _EXTERNAL if worker else changed or accepted
         if not changed and not worker and vms.run_strategy(vms.vm_spec(obj)) == "RerunOnFailure":
             remedy += " with runStrategy Always"
         for reason in assessment.reasons:

@@ -14,10 +14,11 @@ from typing import Final
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubernetes.kinds import VMI
 from virt_admit.model.kubevirt.instances import expand, vmis
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.problems import problem_of
 from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Object, rule, union
 
-_ACCEPT_DOWNTIME: Final = "Set LiveMigrateIfPossible or None on the VM and restart it."
+_ACCEPT_DOWNTIME: Final = "Set {} on the VM and restart it."
 
 
 @rule(
@@ -41,11 +42,13 @@ def check(vmi: Object, context: Context) -> Findings:
         return
     strategy = context.cached(expand.strategy, vmi)
     if strategy.value == "LiveMigrate":
+        remedy = changed_disks.brief(vmi, context.cluster) or _ACCEPT_DOWNTIME.format(
+            versions.shut_down_strategies(context.cluster)
+        )
         yield Finding(
             strategy.path,
             f"the VMI cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses "
-            "every eviction, so a drain hangs. "
-            f"{changed_disks.brief(vmi, context.cluster) or _ACCEPT_DOWNTIME}",
+            f"every eviction, so a drain hangs. {remedy}",
             value=vmis.blocking_reason(vmi),
             problem=problem_of(vmis.blocking_reason(vmi), vmi),
             command=changed_disks.command(vmi, context.cluster),

@@ -11,6 +11,7 @@ restart also updates it.
 from virt_admit.forecasts.drain.external import external_movers
 from virt_admit.forecasts.drain.guests import changed_disks
 from virt_admit.model.kubevirt.instances import expand, vmis
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.rule import VMI, Action, Context, Finding, Findings, Object, rule, union
 
 
@@ -37,7 +38,7 @@ def check(vmi: Object, context: Context) -> Findings:
     )
     if refused:
         kept = changed_disks.brief(vmi, context.cluster)
-        remedy = kept or "Set LiveMigrateIfPossible or None, then restart."
+        remedy = kept or f"Set {versions.shut_down_strategies(context.cluster)}, then restart."
         yield Finding(
             outdated.path,
             f"it cannot migrate ({vmis.blocking_reason(vmi)}) and {strategy.phrase} refuses "

@@ -15,6 +15,7 @@ from virt_admit.model.kubernetes.cluster import more_may_exist
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import expand, vmis
 from virt_admit.model.kubevirt.instances.lifecycle import Eviction
+from virt_admit.model.kubevirt.settings import versions
 from virt_admit.rule import Action, Context, Finding, Findings, Object, count, names, rule, union
 
 
@@ -47,7 +48,7 @@ def check(obj: Object, context: Context) -> Findings:
     ]
     if refusing:
         kept = changed_disks.endangered(refusing, context.cluster)
-        remedy = kept or "Set LiveMigrateIfPossible or None, then restart."
+        remedy = kept or f"Set {versions.shut_down_strategies(context.cluster)}, then restart."
         yield Finding(
             workload_updates.listed(obj).path,
             f"{count(len(refusing), 'VM')} can neither migrate nor be evicted, so never updated: "

@@ -3,17 +3,21 @@
 A taint that came after the start of a VM, or a cordon, does nothing to its pod, but keeps the next
 one off (kubernetes/kubernetes:pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go
 #Filter). A kubelet that refuses Longhorn's new instance manager does nothing to the disks that are
-attached either, but no disk is attached there again.
+attached either, but no disk is attached there again. A pod keeps the devices that its node has
+ceased to report, but gets none again there
+(:pkg/kubelet/cm/devicemanager/manager.go#GetCapacity).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from virt_admit.forecasts.placement import candidates
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components.drivers import shared_taints
 from virt_admit.forecasts.placement.refusals import refused_managers
+from virt_admit.model import node_bridges
 from virt_admit.model.commands import virtctl
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import NODE
@@ -22,7 +26,7 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.settings import migration_limits
 from virt_admit.model.lookups import find
-from virt_admit.model.messages import command_of
+from virt_admit.model.messages import command_of, names
 
 READS: Final[Reads] = union(candidates.READS, refused_managers.READS, shared_taints.READS)
 _BEFORE: Final = ", but not before "
@@ -32,7 +36,7 @@ def later(vmi: Object, cluster: Cluster) -> str:
     """Return the clause of a remedy that restarts a VM with the same demands; empty: a node takes
     its new pod, or that is not known.
     """
-    if barring := _by_taint(vmi, cluster) or _by_storage(vmi, cluster):
+    if barring := _barring(vmi, cluster):
         return barring
     node = find(cluster, NODE, "", vmi.at("status", "nodeName").text)
     target = candidates.target(vmi, cluster, moves=False)
@@ -51,7 +55,7 @@ def guarded(remedy: str, vmi: Object, cluster: Cluster) -> str:
     restart = virtctl("restart", vmi.name, vms.namespace_of(vmi))
     if restart not in remedy or _BEFORE in remedy:
         return remedy
-    clause = _by_taint(vmi, cluster) or _by_storage(vmi, cluster)
+    clause = _barring(vmi, cluster)
     if not clause:
         return remedy
     words, _, further = remedy.partition(f": {command_of(remedy)}")
@@ -70,6 +74,36 @@ def refusal(node: str, target: SchedulingTarget, cluster: Cluster) -> str:
     return "; ".join(
         each for each in causes if each not in passing and not each.endswith(" missing")
     )
+
+
+def _barring(vmi: Object, cluster: Cluster) -> str:
+    return _by_taint(vmi, cluster) or _by_storage(vmi, cluster) or _by_devices(vmi, cluster)
+
+
+def _by_devices(vmi: Object, cluster: Cluster) -> str:
+    """Return the clause about devices of the VM that its node reports no more, and that no other
+    node has for it.
+    """
+    node, scheduler = vmi.at("status", "nodeName").text or "", candidates.scheduler(cluster)
+    known = scheduler.state.nodes.get(node)
+    offered = known.allocatable if known is not None else None
+    if offered is None:
+        return ""
+    used = Counter[str]()
+    for pod in scheduler.state.pods.get(node, ()):
+        used.update({name: each for name, each in pod.requests.items() if "/" in name})
+    short = {name for name, each in used.items() if each > offered.get(name, 0)}
+    target = candidates.target(vmi, cluster, moves=False) if short else None
+    if target is None or target.placement.has_candidate or not target.placement.is_certain:
+        return ""
+    again = scheduler.place(target.pod, gone=target.gone).refusals.get(node, "").split("; ")
+    lost = sorted(
+        name
+        for name in short
+        if not node_bridges.bridge(name)
+        and any(each.startswith(f"{name}: ") and each.endswith(" missing") for each in again)
+    )
+    return _clause(f"{node} reports its {names(lost)} again") if lost else ""
 
 
 def _by_taint(vmi: Object, cluster: Cluster) -> str:

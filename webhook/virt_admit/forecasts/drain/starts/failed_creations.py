@@ -26,6 +26,7 @@ from virt_admit.model.kubernetes.objects import Object, Path
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
 from virt_admit.model.kubevirt.instances import down_vms, expand, vms
 from virt_admit.model.kubevirt.launcher import limit_ranges, pod_refusals
+from virt_admit.model.kubevirt.settings import refused_gates
 from virt_admit.model.lookups import fields
 from virt_admit.model.messages import cut_middle
 from virt_admit.model.problems import Problem, ProblemCause
@@ -34,6 +35,7 @@ READS: Final[Reads] = union(
     clock.READS,
     expand.READS,
     limit_ranges.READS,
+    refused_gates.READS,
     refused_writes.READS,
     unadopted_claims.READS,
     {
@@ -51,7 +53,8 @@ _PATIENCE: Final = timedelta(minutes=5)
 _RETRY: Final = timedelta(minutes=20)
 """virt-controller pauses 1000 seconds at most between retries."""
 _BEGIN: Final = re.compile(
-    r"^(?:Failure while starting VMI|Error creating virtual machine instance): "
+    r"^(?:Failure while starting VMI|Error creating virtual machine instance|"
+    r"Error encountered while creating VirtualMachineInstance): "
 )
 _DUMP: Final = re.compile(r" in '[{\[].{0,4000}[}\]]'")
 """The object that could not be decoded."""

@@ -11,8 +11,11 @@ from typing import Any, Final, NamedTuple
 
 from virt_admit.forecasts.repair.controllers import TEMPLATE
 from virt_admit.forecasts.repair.repair_plan import REMOVED, CostClass, FieldEdit, OtherWay
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
+from virt_admit.model.kubevirt.settings import versions
+from virt_admit.model.kubevirt.settings.versions import Feature
 
 
 class GuestChange(NamedTuple):
@@ -46,7 +49,7 @@ _OTHERS: Final = (
 )
 
 
-def masquerade(vm: Object) -> GuestChange | None:
+def masquerade(vm: Object, cluster: Cluster) -> GuestChange | None:
     """Return the change that connects the pod network with masquerade; None:
     the interface is not one of those.
     """
@@ -59,17 +62,21 @@ def masquerade(vm: Object) -> GuestChange | None:
             FieldEdit((*TEMPLATE, "networks"), [{"name": "default", "pod": {}}]),
             FieldEdit(_INTERFACES, [{"name": "default", "masquerade": {}}]),
         )
-        return GuestChange(title, edits, _RISK, _OTHERS)
+        return GuestChange(title, edits, _RISK, _others(cluster))
     pod = next((network["name"].text for network in networks if network["pod"].is_map), None)
     for index, interface in enumerate(interfaces):
         if pod is not None and interface["name"].text == pod:
             kept = {key: value for key, value in interface.map.items() if key not in _BINDINGS}
             edits = (FieldEdit((*_INTERFACES, index), {**kept, "masquerade": {}}),)
-            return GuestChange(title, edits, _RISK, _OTHERS)
+            return GuestChange(title, edits, _RISK, _others(cluster))
     return None
 
 
-def without_reenlightenment(vm: Object) -> GuestChange | None:
+def _others(cluster: Cluster) -> tuple[OtherWay, ...]:
+    return _OTHERS if versions.has_release(cluster, Feature.BRIDGE_OPT_IN.since) else _OTHERS[:1]
+
+
+def without_reenlightenment(vm: Object, _cluster: Cluster) -> GuestChange | None:
     """Return the change that removes the enlightenment which needs each node's TSC frequency."""
     path = (*TEMPLATE, "domain", "features", "hyperv", "reenlightenment")
     if not vm.at(*path).present:
@@ -78,17 +85,17 @@ def without_reenlightenment(vm: Object) -> GuestChange | None:
     return GuestChange("remove Hyper-V reenlightenment", (FieldEdit(path, REMOVED),), risk)
 
 
-_CHANGES: Final[Mapping[str, Callable[[Object], GuestChange | None]]] = {
+_CHANGES: Final[Mapping[str, Callable[[Object, Cluster], GuestChange | None]]] = {
     "InterfaceNotLiveMigratable": masquerade,
     "NoTSCFrequencyNotLiveMigratable": without_reenlightenment,
 }
 """By reason of the condition ``LiveMigratable``."""
 
 
-def change(reason: str, vm: Object) -> GuestChange | None:
+def change(reason: str, vm: Object, cluster: Cluster) -> GuestChange | None:
     """Return the change of a VM that ends a reason; None: there is none."""
     made = _CHANGES.get(reason)
-    return made(vm) if made is not None else None
+    return made(vm, cluster) if made is not None else None
 
 
 HARDWARE: Final[Mapping[str, str]] = {

@@ -148,10 +148,10 @@ def _default_interface(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
         binding = configuration.default_binding(cluster)
     except Unseen:
         # bridge then migrates, as masquerade does, and there is no third one
-        if vmi.annotated(BRIDGE_OPT_IN):
+        if _may_have_opted_in(vmi, cluster) and vmi.annotated(BRIDGE_OPT_IN):
             return
         raise
-    if binding == "masquerade" or (binding == "bridge" and _may_have_opted_in(vmi)):
+    if binding == "masquerade" or (binding == "bridge" and _may_have_opted_in(vmi, cluster)):
         return
     yield _interface(
         vmi.devices,
@@ -163,7 +163,7 @@ def _default_interface(vmi: ExpandedVmi, cluster: Cluster) -> _Found:
 def _other_binding(primary: Field, vmi: ExpandedVmi, cluster: Cluster) -> _Found:
     binding = primary["binding"]
     if primary["bridge"].is_map:
-        if not _may_have_opted_in(vmi):
+        if not _may_have_opted_in(vmi, cluster):
             yield _interface(primary, _bridge(vmi), value="bridge")
     elif binding.is_map:
         plugin = binding["name"].text or ""
@@ -187,9 +187,12 @@ def _interface(
     return Reason("InterfaceNotLiveMigratable", place.path, what, remedy, value)
 
 
-def _may_have_opted_in(vmi: ExpandedVmi) -> bool:
-    """Whether the annotation exists, or a type or preference that was not read may add it."""
-    return bool(vmi.unseen) or vmi.annotated(BRIDGE_OPT_IN)
+def _may_have_opted_in(vmi: ExpandedVmi, cluster: Cluster) -> bool:
+    """Whether the annotation exists, or a type or preference that was not read may add it, and the
+    release knows it.
+    """
+    known = versions.has_release(cluster, Feature.BRIDGE_OPT_IN.since)
+    return known and (bool(vmi.unseen) or vmi.annotated(BRIDGE_OPT_IN))
 
 
 def _bridge(vmi: ExpandedVmi) -> str:

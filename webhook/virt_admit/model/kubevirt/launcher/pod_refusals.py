@@ -36,7 +36,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import vms
 from virt_admit.model.kubevirt.launcher import limit_ranges
-from virt_admit.model.kubevirt.settings import configuration, feature_gates, versions
+from virt_admit.model.kubevirt.settings import configuration, feature_gates, refused_gates, versions
 from virt_admit.model.messages import names
 
 _RESERVED: Final = ("system-", "kubevirt-cluster-critical")
@@ -267,7 +267,11 @@ def _webhook(refused: _Refused) -> str:
         known = configuration.known_or_none(configuration.kubevirt, refused.cluster)
         title = f"KubeVirt {known.full_name}" if known is not None else "KubeVirt"
         template = vms.vmi_spec(refused.obj)
-        field = refused_fields.remedy(refused.obj, template, refused.found.string, title)
+        said = refused.found.string
+        if (gate := refused_gates.remedy(said, refused.cluster)) or _OF_SETTINGS.search(said):
+            allow = f"allow in the configuration of {title} what this names"
+            return gate or typed(f"{allow}, or correct it in the VM", refused.edit)
+        field = refused_fields.remedy(refused.obj, template, said, title)
         return field or typed("correct in the VM what KubeVirt rejects", refused.edit)
     said, namespace = refused.found.string, refused.namespace
     if (policy := admission_policies.named(said, namespace, refused.cluster)) is not None:
@@ -290,6 +294,8 @@ def _policy(refused: _Refused) -> str:
     )
 
 
+_OF_SETTINGS: Final = re.compile(r"\bin kubevirt.(?:config|resource)\b|\bfeature gate\b")
+"""Words of virt-api about what the cluster allows, and not about the VM."""
 _NAME: Final = r"([\w.-]{1,253})"
 _AT_MOST: Final = "(?:equal to or less than the|less than or equal to)"
 _IS: Final = r" \\?['\"]?(\w+)"

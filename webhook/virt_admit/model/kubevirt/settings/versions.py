@@ -59,6 +59,10 @@ class Feature(enum.Enum):
     PENDING_TIMEOUTS = ("a migration whose target pod does not start is given up", Version(0, 48))
     EXTERNAL = ("eviction strategy External", Version(0, 53))
     LIVE_MIGRATE_IF_POSSIBLE = ("eviction strategy LiveMigrateIfPossible", Version(1, 0))
+    BRIDGE_OPT_IN = (
+        "annotation kubevirt.io/allow-pod-bridge-network-live-migration",
+        Version(1, 0),
+    )
     TSC_OF_SCHEDULABLE = (
         "the lowest TSC frequency is that of nodes with kubevirt.io/schedulable",
         Version(1, 0, 1),
@@ -116,6 +120,22 @@ def has_release(cluster: Cluster, since: Version) -> bool:
     """Whether the cluster's KubeVirt has at least this release; an unknown one is the newest."""
     version = kubevirt_version(cluster)
     return version is None or version >= since
+
+
+IF_POSSIBLE: Final = "LiveMigrateIfPossible"
+
+
+def if_possible(cluster: Cluster) -> str:
+    """Return the eviction strategy with which a drain shuts a VM down that cannot migrate: virt-api
+    of a release before LiveMigrateIfPossible refuses the VM that has it.
+    """
+    known = has_release(cluster, Feature.LIVE_MIGRATE_IF_POSSIBLE.since)
+    return IF_POSSIBLE if known else "None"
+
+
+def shut_down_strategies(cluster: Cluster) -> str:
+    """Return all such strategies: ``LiveMigrateIfPossible or None``."""
+    return " or ".join(dict.fromkeys((if_possible(cluster), "None")))
 
 
 def newer_than_known(cluster: Cluster) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.components.drivers.missing_device_files import (
     PCI_DEVICE,
@@ -25,9 +26,11 @@ from virt_admit.model import node_bridges
 from virt_admit.model.commands import kubectl, logs_of, pods_on, typed
 from virt_admit.model.kubernetes import clock, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, entry
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NAD, NODE, POD, VMI
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.lookups import fields, find, grouped
 from virt_admit.model.messages import capital, count, names
@@ -67,6 +70,8 @@ _PLUGINS: Final = (HARVESTER, "device-plugin", "gpu-dp", "gpu-plugin")
 """In the names of device plugins; ``gpu-dp`` is that of NVIDIA for KubeVirt,
 ``gpu-plugin`` that of Intel.
 """
+_MISSING: Final = " missing"
+_MOST: Final = 3
 _SETTLES_WITHIN: Final = timedelta(minutes=5)
 """How long a kubelet waits for a device plugin that was replaced (types.go of its devicemanager:
 endpointStopGracePeriod).
@@ -241,7 +246,34 @@ def note(node: str, cluster: Cluster) -> str:
     effect = (
         "No further VM that needs them starts here, and one that stops does not start here again"
     )
-    return f"{words(node, found, cluster)}. {effect}. {capital(remedy(node, found, cluster))}"
+    said = filter(None, (words(node, found, cluster), _waiting(node, found, cluster), effect))
+    return f"{'. '.join(said)}. {capital(remedy(node, found, cluster))}"
+
+
+def _waiting(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> str:
+    """Return which VMs lack nothing else on a node than these devices; empty: none is known to."""
+    lost = {each.name for each in found}
+    said = []
+    for pod in filter(_is_pending, cluster.known(POD)):
+        vmi = find(cluster, VMI, pod.namespace or "", pod.labels.get(launcher_pod.NAME) or "")
+        if vmi is None or vmis.running(vmi):
+            continue
+        target = candidates.target(vmi, cluster, moves=False)
+        causes = target.placement.refusals.get(node, "").split("; ")
+        if all(each.endswith(_MISSING) and each.partition(": ")[0] in lost for each in causes):
+            needs = names(
+                f"{number} of {each}"
+                for each in sorted(lost)
+                if (number := target.pod.requests.get(each))
+            )
+            lasts = vm_states_times.lasting(clock.instant(pod.created), cluster)
+            said.append(f"VM {vmi.full_name}, which needs {needs}, has been Pending {lasts}")
+    return "; ".join((*said[:_MOST], *[f"{len(said) - _MOST} more wait"] * (len(said) > _MOST)))
+
+
+def _is_pending(pod: Object) -> bool:
+    scheduled = pod.condition("PodScheduled")["status"].text
+    return not pod.at("spec", "nodeName").text and not pod.ended and scheduled == "False"
 
 
 def _is_told(node: str, device: UnreportedDevice, cluster: Cluster) -> bool:
