@@ -71,7 +71,7 @@ def changes_nothing(row, obj, cluster):
     if "--type=merge" not in words:
         return False
     template = json.loads(words[-1]).get("spec", {}).get("template")
-    if template is None:  # a setting of the cluster, or of another object
+    if template is None or obj.name not in words:  # a setting of the cluster, or another object
         return False
     strategy = template["spec"].get("evictionStrategy")
     return strategy is not None and strategy == expand.strategy(obj, cluster).value

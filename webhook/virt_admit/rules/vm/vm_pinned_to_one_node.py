@@ -25,7 +25,7 @@ from virt_admit.rule import Action, Context, DrainAdvice, Finding, Findings, Obj
 @rule(
     kinds=(VM, POOL, VMIRS, VMI),
     only_with=("nodeSelector", "affinity", "instancetype"),
-    reads=union(migratability.READS, left_selectors.READS),
+    reads=union(migratability.READS, left_selectors.READS, left_selectors.AIMED_READS),
     action=Action.WARN,
     drain_advice=DrainAdvice.NO_NODE,
     event="MigrationImpossible",
@@ -40,6 +40,8 @@ def check(obj: Object, context: Context) -> Findings:
     pin = permanent_constraints.pin(vmi)
     if pin is None or not pin.tight or not vmi_evictions.awaits_migration(obj, context.facts):
         return
+    if left_selectors.may_pass(obj, context.cluster):
+        return  # the selector goes when that migration has ended
     if alone := left_selectors.host(obj, context.cluster):
         yield _left(obj, pin.path, alone)
         return

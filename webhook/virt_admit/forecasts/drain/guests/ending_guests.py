@@ -213,15 +213,16 @@ def _why(vmi: Object) -> str:
 
 
 _BUSY: Final = "see what its guest still does"
+_WAIT: Final = "or wait until then"
 
 
 def _remedy(vmi: Object, cluster: Cluster) -> str:
     """Return what ends a guest before its time is over."""
     console, unnoticed = guest_screens.command(vmi), _why(vmi)
-    inside = f"{'shut it down from inside' if unnoticed else _BUSY}, or wait until then"
+    inside = "shut it down from inside" if unnoticed else _BUSY
     vm = vmis.known_vm(vmi, cluster)
     if vm is None or not _is_late(vmi, cluster):
-        return typed(inside, console)
+        return typed(inside, console, _WAIT)
     later = f"if it never needs that long, set a shorter {_FIELD} in the template of VM {vm.name}"
     if not vmi.is_true("AgentConnected"):
         later += ", and install the guest agent"
@@ -231,7 +232,7 @@ def _remedy(vmi: Object, cluster: Cluster) -> str:
     if evicted and vmis.migratable(vmi) and vmi.at("spec", "evictionStrategy").text == "None":
         later += f"; with {_STRATEGY} LiveMigrate there, a drain migrates the VM instead"
     if asked or vm.deleted or strategy not in (*_KEEPING, *(("Always",) if evicted else ())):
-        return typed(inside, console, later)
+        return typed(inside, console, f"{_WAIT}; {later}")
     name, space = argument(vmi.name), vms.namespace_of(vmi)
     forced = shell("virtctl", "stop", name, "-n", space, "--force", "--grace-period=0")
     start = virtctl("start", vmi.name, space)
@@ -240,4 +241,4 @@ def _remedy(vmi: Object, cluster: Cluster) -> str:
         "as a decision, end it now as a power cut would, which loses what the guest has not "
         f"written to its disks ({forced}){back if strategy == 'Always' else ''}"
     )
-    return typed(inside, console, f"or {now}; {later}")
+    return typed(inside, console, f"{_WAIT}; or {now}; {later}")

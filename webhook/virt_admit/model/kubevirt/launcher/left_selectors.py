@@ -1,9 +1,11 @@
-"""Host names that the node selector of a VMI has and its VM has not: left of a migration to a node.
+"""Host names that the node selector of a VMI has and its VM has not: of a migration to a node.
 
-Harvester up to 1.6 wrote the target of a migration into the VMI, and a migration that failed could
-leave it there. KubeVirt lets no user change the spec of a VMI. The next VMI is made of the VM's
-template. Sources: harvester/harvester:pkg/api/vm/handler.go#migrate, issues 8147 and 8212;
-kubevirt/kubevirt:pkg/virt-api/webhooks/validating-webhook/admitters/vmi-update-admitter.go#Admit,
+Harvester up to 1.6 wrote the target of a migration into the VMI. It takes that out again once the
+migration has ended, but one that failed could leave it there. KubeVirt lets no user change the spec
+of a VMI. The next VMI is made of the VM's template. Sources: harvester/harvester:
+pkg/api/vm/handler.go#migrate, issues 8147 and 8212, :pkg/controller/master/migration/
+vmi_controller.go#resetHarvesterMigrationStateInVMI; kubevirt/kubevirt:pkg/virt-api/webhooks/
+validating-webhook/admitters/vmi-update-admitter.go#Admit,
 :pkg/virt-controller/watch/vm/vm.go#setupVMIFromVM.
 """
 
@@ -13,22 +15,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import VM, VMI
+from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.kinds import VM, VMI, VMIM
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.kubevirt.instances import vmis
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.instances import migrations, vmis
 
 if TYPE_CHECKING:  # to load it takes longer than this module
     from virt_admit.model.scheduler.pods import Pod
 
+MIGRATION_TARGET: Final = "harvesterhci.io/migrationTargetNodeName"
+"""The annotation with which Harvester marks the target of a migration in the VMI."""
+_MIGRATION: Final = "harvesterhci.io/migrationUID"
+"""That with the uid of the migration."""
 READS: Final[Reads] = {
     VM: ("spec.template.spec.nodeSelector", "spec.instancetype"),
     VMI: ("metadata.ownerReferences", "spec.nodeSelector", "status.phase"),
 }
-MIGRATION_TARGET: Final = "harvesterhci.io/migrationTargetNodeName"
-"""The annotation with which Harvester marks the target of a migration in the VMI."""
+AIMED_READS: Final[Reads] = union(
+    migrations.READS,
+    {
+        VMI: tuple(f"metadata.annotations.{key}" for key in (MIGRATION_TARGET, _MIGRATION)),
+        VMIM: ("metadata.uid",),
+    },
+)
+"""What tells whether a migration under way wrote the host name."""
 
 
 def host(vmi: Object, cluster: Cluster) -> str:
@@ -42,6 +54,32 @@ def host(vmi: Object, cluster: Cluster) -> str:
         return ""
     own = vm.at("spec", "template", "spec", "nodeSelector")
     return "" if own[HOSTNAME].present else named
+
+
+def aimed_by(vmi: Object, cluster: Cluster) -> Object | None:
+    """Return the migration under way for which Harvester wrote the host name into a VMI, and after
+    which it takes that out again; None: none is known.
+    """
+    return next(iter(_aiming(vmi, cluster)[0]), None)
+
+
+def may_pass(vmi: Object, cluster: Cluster) -> bool:
+    """Whether the host name goes with a migration under way, or that could not be read."""
+    return any(_aiming(vmi, cluster))
+
+
+def _aiming(vmi: Object, cluster: Cluster) -> tuple[list[Object], str]:
+    """Return the same migration, and what could not be read if it may be there."""
+    uid, named = vmi.annotations.get(_MIGRATION), vmi.at("spec", "nodeSelector")[HOSTNAME].text
+    if (
+        kinds.of(vmi) is not VMI
+        or not uid
+        or not named
+        or vmi.annotations.get(MIGRATION_TARGET) != named
+    ):
+        return [], ""
+    under_way, unread = gather(migrations.unfinished(vmi, cluster))
+    return [each for each in under_way if each.metadata["uid"].text == uid], unread
 
 
 def without(pod: Pod, vmi: Object, cluster: Cluster) -> Pod:
