@@ -35,7 +35,6 @@ from virt_admit.model.kubernetes.kinds import (
     RESOURCE_QUOTA,
     VM,
     VMI,
-    VMIM,
 )
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, vmis, vms
@@ -70,10 +69,8 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     cause = problem.id.cause if problem.id is not None else problem.cause
     if cause in _MOVES and (stop := repository_vms.stopped(vmi, cluster)):
         return problem._replace(remedy=stop, command=command_of(stop))
-    if cause in _PLACES and (host := left_selectors.host(vmi, cluster)):
-        aimed = left_selectors.aimed_by(vmi, cluster)
-        if aimed is not None:
-            return _aimed_elsewhere(problem, aimed, host)
+    aimed = left_selectors.aimed_by(vmi, cluster) is not None
+    if cause in _PLACES and not aimed and (host := left_selectors.host(vmi, cluster)):
         return _restarted(problem, vmi, host)
     owned = _with_owner(vmi, cluster)
     other = _unpinned(problem, owned, cluster) or stopped(problem, vmi, cluster)
@@ -138,18 +135,6 @@ def _restarted(problem: Problem, vmi: Object, host: str) -> Problem:
     why = f"the node selector of its VMI names {host}, which its VM does not"
     command = virtctl("restart", vmi.name, vms.namespace_of(vmi))
     remedy = _or(other, typed(f"restart the VM, as {why}", command))
-    return problem._replace(remedy=remedy, command=command)
-
-
-def _aimed_elsewhere(problem: Problem, migration: Object, host: str) -> Problem:
-    """Return a problem with the end of the migration for which the VMI has its host name."""
-    command = about("delete", migration, VMIM)
-    remedy = typed(
-        f"abort migration {migration.name}: Harvester aimed it at {host}, and takes that node "
-        "selector out of the VMI again once it has ended",
-        command,
-        "then migrate the VM to a node that can run it",
-    )
     return problem._replace(remedy=remedy, command=command)
 
 

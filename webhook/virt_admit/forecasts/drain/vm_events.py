@@ -37,7 +37,7 @@ from virt_admit.model.kubernetes.kinds import (
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import lifecycle, migration_failures, vmis, vms
 from virt_admit.model.kubevirt.instances.lifecycle import Then
-from virt_admit.model.kubevirt.launcher import left_selectors, without_kvm
+from virt_admit.model.kubevirt.launcher import without_kvm
 from virt_admit.model.kubevirt.settings import removed_operators
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut_middle, names
@@ -320,8 +320,6 @@ def _never(asked: Forecast, cluster: Cluster) -> str:
     """
     vmi, target = asked.vmi, asked.target
     if asked.outcome is not VmOutcome.BLOCKS or asked.state.placed:
-        return ""
-    if left_selectors.aimed_by(vmi, cluster) is not None:  # it goes with that migration
         return ""
     fails = vm_states_failures.of_pairs(vmi, asked.state, target, cluster) is not None
     untried = {*target.placement.candidates, *target.placement.undetermined}

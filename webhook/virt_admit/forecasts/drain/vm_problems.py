@@ -20,7 +20,6 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import union
 from virt_admit.model.kubevirt.instances import migratability, migration_timeouts, vmis, vms
 from virt_admit.model.kubevirt.instances.migratability import Reason
-from virt_admit.model.kubevirt.launcher import left_selectors
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Feature
 from virt_admit.model.lookups import find
@@ -32,7 +31,6 @@ from virt_admit.model.scheduler.pod_terms import NOT_SEARCHED
 
 READS: Final = union(
     migratability.READS,
-    left_selectors.AIMED_READS,
     stuck_starts.READS,
     fence_taints.READS,
     changed_disks.READS,

@@ -57,6 +57,7 @@ READS: Final = union(
     effective_module.READS,
     launcher_resources.READS,
     left_selectors.READS,
+    left_selectors.AIMED_READS,
     network_reach.READS,
     vmis.READS,
     volumes.READS,
@@ -217,6 +218,7 @@ def pod_to_place(vmi: Object, cluster: Cluster, *, moves: bool) -> Pod:
     if not moves:
         pod = launcher_pod.restarted(pod, given)
         return left_selectors.without(pod, vmi, cluster).with_few_demands()
+    pod = left_selectors.after_migration(pod, vmi, cluster)
     selected = running.at("spec", "nodeSelector").texts if running is not None else {}
     host_model = launcher_pod.uses_host_model(given, cluster)
     source = _source_labels(vmi, cluster)

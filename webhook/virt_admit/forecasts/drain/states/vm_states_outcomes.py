@@ -36,6 +36,7 @@ from virt_admit.model.kubernetes.kinds import NODE, VMI, VMIM
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import migration_timeouts, migrations, vms
 from virt_admit.model.kubevirt.instances.migration_timeouts import MigrationSettings
+from virt_admit.model.kubevirt.launcher import left_selectors
 from virt_admit.model.kubevirt.settings import migration_limits, versions
 from virt_admit.model.kubevirt.settings.versions import Gate
 from virt_admit.model.lookups import find
@@ -272,12 +273,10 @@ def _unschedulable(case: Case) -> Ruling:
     until = vm_states_targets.end(case.found, case.cluster)
     reason = f"no node took its target pod{_words(case.found)}{until}"
     if vm_states_times.is_older(case.found.until, vm_states_times.OVERDUE, case.cluster):
-        return Ruling(
-            StateEffect.UNKNOWN,
-            reason,
-            typed("see why KubeVirt does not end it", _describe(case.vmi)),
-        )
-    return Ruling(StateEffect.WAITS, reason)
+        way = typed("see why KubeVirt does not end it", _describe(case.vmi))
+        return Ruling(StateEffect.UNKNOWN, reason, way)
+    aim = left_selectors.aim(case.vmi, case.cluster)
+    return Ruling(StateEffect.WAITS, f"{reason}{aim.words}", aim.remedy)
 
 
 def _preparing(case: Case) -> Ruling:

@@ -12,8 +12,9 @@ validating-webhook/admitters/vmi-update-admitter.go#Admit,
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, gather
 from virt_admit.model.kubernetes.kinds import VM, VMI, VMIM
@@ -27,7 +28,7 @@ if TYPE_CHECKING:  # to load it takes longer than this module
 
 MIGRATION_TARGET: Final = "harvesterhci.io/migrationTargetNodeName"
 """The annotation with which Harvester marks the target of a migration in the VMI."""
-_MIGRATION: Final = "harvesterhci.io/migrationUID"
+MIGRATION_UID: Final = "harvesterhci.io/migrationUID"
 """That with the uid of the migration."""
 READS: Final[Reads] = {
     VM: ("spec.template.spec.nodeSelector", "spec.instancetype"),
@@ -36,7 +37,7 @@ READS: Final[Reads] = {
 AIMED_READS: Final[Reads] = union(
     migrations.READS,
     {
-        VMI: tuple(f"metadata.annotations.{key}" for key in (MIGRATION_TARGET, _MIGRATION)),
+        VMI: tuple(f"metadata.annotations.{key}" for key in (MIGRATION_TARGET, MIGRATION_UID)),
         VMIM: ("metadata.uid",),
     },
 )
@@ -63,6 +64,28 @@ def aimed_by(vmi: Object, cluster: Cluster) -> Object | None:
     return next(iter(_aiming(vmi, cluster)[0]), None)
 
 
+class Aim(NamedTuple):
+    """What is known of a migration that Harvester aimed at a node; empty: nothing."""
+
+    words: str = ""
+    """To be put behind a reason."""
+    remedy: str = ""
+
+
+def aim(vmi: Object, cluster: Cluster) -> Aim:
+    """Return at which node Harvester aimed the migration under way, and how it is aborted."""
+    migration = aimed_by(vmi, cluster)
+    if migration is None:
+        return Aim()
+    words = (
+        f"; Harvester aimed it at {vmi.annotations.get(MIGRATION_TARGET)}, and takes that node "
+        "selector out of the VMI again once it has ended"
+    )
+    abort = about("delete", migration, VMIM)
+    first = f"to move the VM before that, abort migration {migration.name}"
+    return Aim(words, typed(first, abort, "then migrate it to a node that can run it"))
+
+
 def may_pass(vmi: Object, cluster: Cluster) -> bool:
     """Whether the host name goes with a migration under way, or that could not be read."""
     return any(_aiming(vmi, cluster))
@@ -70,7 +93,7 @@ def may_pass(vmi: Object, cluster: Cluster) -> bool:
 
 def _aiming(vmi: Object, cluster: Cluster) -> tuple[list[Object], str]:
     """Return the same migration, and what could not be read if it may be there."""
-    uid, named = vmi.annotations.get(_MIGRATION), vmi.at("spec", "nodeSelector")[HOSTNAME].text
+    uid, named = vmi.annotations.get(MIGRATION_UID), vmi.at("spec", "nodeSelector")[HOSTNAME].text
     if (
         kinds.of(vmi) is not VMI
         or not uid
@@ -82,9 +105,17 @@ def _aiming(vmi: Object, cluster: Cluster) -> tuple[list[Object], str]:
     return [each for each in under_way if each.metadata["uid"].text == uid], unread
 
 
+def after_migration(pod: Pod, vmi: Object, cluster: Cluster) -> Pod:
+    """Return the target pod of the migration after the one under way, which takes its host name
+    with it."""
+    return pod if aimed_by(vmi, cluster) is None else _anywhere(pod)
+
+
 def without(pod: Pod, vmi: Object, cluster: Cluster) -> Pod:
     """Return the next pod of a VM: its next VMI has no host name that this one alone has."""
-    if not host(vmi, cluster):
-        return pod
+    return _anywhere(pod) if host(vmi, cluster) else pod
+
+
+def _anywhere(pod: Pod) -> Pod:
     kept = {key: value for key, value in pod.node_selector.items() if key != HOSTNAME}
     return replace(pod, node_selector=kept)
