@@ -4,9 +4,11 @@ import copy
 
 import pytest
 
-from tests.builders import complete, manifest, owned_by, vmi
+from tests.builders import KUBEVIRT, complete, manifest, owned_by, vmi
+from tests.rules.test_rules import ask
 from virt_admit.forecasts.placement.components.linstor import failovers
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.rules import load_rules
 
 DRBD = "property.linstor.csi.linbit.com/DrbdOptions"
 LAYERS = "linstor.csi.linbit.com/layerList"
@@ -116,6 +118,12 @@ def test_a_vm_that_migrates():
     target["metadata"]["name"], target["spec"]["nodeName"] = "target", "b"
     every = complete(*made.values(), Object(target))
     assert "whose migration has not ended" in failovers.of_vmi(made["vmi"], every).unsure
+    # that passes, so a node at rest is not said to lack data
+    rule = next(each for each in load_rules() if each.id == "node-without-health-check")
+    owner = manifest(KUBEVIRT, "VirtualMachine", "db", "shop", spec={"runStrategy": "Always"})
+    node = manifest("v1", "Node", "a")
+    known = [each.data for each in (*made.values(), Object(target), node, owner)]
+    assert ask(rule, {"object": node.data, "cluster": known})[0].unseen == ()
 
 
 @pytest.mark.parametrize(

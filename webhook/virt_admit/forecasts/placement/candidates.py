@@ -63,10 +63,7 @@ READS: Final = union(
     volumes.READS,
     {
         NODE: (
-            "metadata.labels",
-            "spec.unschedulable",
-            "spec.taints",
-            "status.allocatable",
+            *("metadata.labels", "spec.unschedulable", "spec.taints", "status.allocatable"),
             *CONDITIONS,
         ),
         POD: (

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 from virt_admit.forecasts.placement.components import remediation_agents
+from virt_admit.forecasts.placement.components.linstor import failovers
 from virt_admit.forecasts.remediation import coverage, exclusions, harvester_reset, outside_checks
 from virt_admit.forecasts.remediation.unwatched import cloud_instances, vm_returns
 from virt_admit.model import certificate_requests, machine_nodes
@@ -180,7 +181,7 @@ def _returning(node: str, cluster: Cluster) -> tuple[list[str], int, str]:
                 other = vm_returns.of_vmi(vmi, cluster)
                 if other is None:
                     returning.append(vmi.full_name)
-                else:
+                elif other.unsure != failovers.MIGRATES:  # which passes
                     others += not other.unsure
                     unseen = unseen or other.unsure
         except Unseen as blind:

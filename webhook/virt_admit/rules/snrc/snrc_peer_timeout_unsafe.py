@@ -33,8 +33,8 @@ def check(config: Object, _context: Context) -> Findings:
     if request_timeout < safe:
         yield Finding(
             config.at("spec", "peerRequestTimeout").path,
-            f"{format_duration(request_timeout)} is less than apiServerTimeout + 2s, so a node "
-            "stops waiting before its peer can answer; the operator overrides the value. Write "
+            f"{format_duration(request_timeout)} is less than apiServerTimeout + 2s: a node would "
+            "stop waiting before its peer can answer, so the operator overrides the value. Write "
             f"{format_duration(safe)}.",
             value=(request_timeout, api_timeout),
         )

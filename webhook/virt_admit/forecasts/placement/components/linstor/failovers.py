@@ -73,7 +73,7 @@ def of_vmi(vmi: Object, cluster: Cluster) -> Failover | None:
         return None
     pods = entry(cluster, _pods, uid) or ()
     if len(pods) != 1:
-        unsure = _MIGRATES if pods else unlisted(cluster, POD)
+        unsure = MIGRATES if pods else unlisted(cluster, POD)
         return agents._replace(unsure=unsure) if unsure else None
     own = pods[0]
     if own.at("spec", "nodeName").text != _node(vmi) or _EXEMPT in own.annotations:
@@ -120,7 +120,7 @@ def _may_have_volumes(cluster: Cluster) -> bool:
 
 
 _UNKNOWN: Final = "how many copies LINSTOR keeps of its volumes"
-_MIGRATES: Final = "whether Piraeus' HA controller frees a VM whose migration has not ended"
+MIGRATES: Final = "whether Piraeus' HA controller frees a VM whose migration has not ended"
 
 
 def _node(vmi: Object) -> str | None:
