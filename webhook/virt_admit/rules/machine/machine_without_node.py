@@ -12,8 +12,8 @@ deleted does not count.
 
 On Harvester a Machine of a host that never joined stays, and no upgrade starts with it.
 
-**Fix.** Provide what it waits for. Delete one of Harvester that no host has. Or mark it for deletion, and lower the replicas of its
-MachineSet: it is deleted first then.
+**Fix.** Provide what it waits for. Delete one of Harvester that no host has. Or mark it for
+deletion, and lower the replicas of its MachineSet: it is deleted first then.
 """
 
 from collections.abc import Mapping
