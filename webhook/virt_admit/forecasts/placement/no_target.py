@@ -34,10 +34,12 @@ from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     DOWNTIME,
     KEPT,
     absent_resource,
+    asked,
     broken_claim,
     cause_of,
     common_causes,
     either,
+    has_no_room,
     is_gone_at_home,
     lasting_remedy,
     of_host_model,
@@ -125,7 +127,10 @@ def reason(
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     if claim and (dying := dying_claims.of_claim(namespace, claim, cluster)) is not None:
         remedy, command = f"{dying.way}{kept * bool(down)}", dying.command
-    why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
+    asks = asked(target.pod, causes) * starts
+    why = (
+        f"{vanished(causes, cluster) or _told(refusals, lacked)}{asks}{host_only(causes, cluster)}"
+    )
     why += f"{host}{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
     lacks_room = lasting == larger and not claim and any(" missing on " in each for each in causes)
@@ -441,7 +446,7 @@ def _told(refusals: Mapping[str, str], lacked: str = "") -> str:
     """Return the causes in a list, each with the nodes that have it unless all do: first those of
     nodes which have the room, as they are the cheapest to open.
     """
-    common, there = common_causes(refusals), sorted(refusals.items(), key=_has_no_room)
+    common, there = common_causes(refusals), sorted(refusals.items(), key=has_no_room)
     owners: dict[str, list[str]] = {}
     for name, why in there:
         for cause in _causes({name: why}, lacked):
@@ -460,11 +465,6 @@ def _told(refusals: Mapping[str, str], lacked: str = "") -> str:
             every.append(f"{cause} ({names(nodes, 60)})")
     every += [f"{limit} on {names(nodes, 60)}" for limit, nodes in full.items()]
     return names(models_first(every), noun="cause")
-
-
-def _has_no_room(item: tuple[str, str]) -> tuple[bool, str]:
-    lacks = (each for each in item[1].split("; ") if not virt_handlers.is_of_handler(each))
-    return any(each.endswith(" missing") for each in lacks), item[0]
 
 
 def _causes(refusals: Mapping[str, str], lacked: str = "") -> Iterator[str]:
