@@ -88,8 +88,7 @@ def reason(
         return None
     if network := networks.of_fault(target.pod.fault):
         return missing_networks.problem(network, "target pod" if moves else "pod")
-    otherwise = "" if starts else DOWNTIME[moves]
-    kept = "" if starts else KEPT
+    otherwise, kept = ("", "") if starts else (DOWNTIME[moves], KEPT)
     starting = _starting(target.placement.refusals, refusals, cluster, kept)
     if not refusals:
         return starting or _absent(target, refusals, cluster) or _alone(otherwise, cluster)
@@ -127,11 +126,9 @@ def reason(
     command = kubectl("describe", PVC, claim, namespace) if claim else ""
     if claim and (dying := dying_claims.of_claim(namespace, claim, cluster)) is not None:
         remedy, command = f"{dying.way}{kept * bool(down)}", dying.command
-    asks = asked(target.pod, causes) * starts
-    why = (
-        f"{vanished(causes, cluster) or _told(refusals, lacked)}{asks}{host_only(causes, cluster)}"
-    )
-    why += f"{host}{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
+    why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
+    why += f"{asked(target.pod, causes) * starts}{host}{known.reason}"
+    why += f"{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
     lacks_room = lasting == larger and not claim and any(" missing on " in each for each in causes)
     if lacks_room and (owed := owed_nodes.first(cluster)) is not None:

@@ -55,9 +55,7 @@ class Kind(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """``plural.group`` as in RBAC and in snapshots: ``persistentvolumeclaims``,
-        ``virtualmachines.kubevirt.io``.
-        """
+        """``plural.group`` as in RBAC and in snapshots: ``virtualmachines.kubevirt.io``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property

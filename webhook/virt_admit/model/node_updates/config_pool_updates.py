@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from virt_admit.model import machine_pools
 from virt_admit.model.commands import argument, shell
 from virt_admit.model.kubernetes import clock
-from virt_admit.model.kubernetes.cluster import Cluster, cached
+from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
     CLUSTER_VERSION,
     MACHINE_CONFIG_NODE,
@@ -330,7 +330,6 @@ class OpenDrain(NamedTuple):
         return f"{self.why}. Cordon it again{itself}: {self.command}"
 
 
-@cached
 def open_drains(cluster: Cluster) -> Mapping[str, OpenDrain]:
     """Return the nodes that were uncordoned during the drain of their MachineConfigPool, by name.
 

@@ -169,8 +169,8 @@ def _absent(node: Object, missing: str, wanted: str) -> str:
 
 
 def _is_not_booted(node: Object, reason: str) -> bool:
-    """Return whether a host runs another image or other kernel arguments, while its daemon takes
-    the configuration for the present one that it is to get.
+    """Return whether a host runs another image or other kernel arguments, while its daemon treats
+    the configuration that it is to get as the present one.
     """
     found = _VALIDATED.search(reason)
     differs = _OTHER_IMAGE.search(reason) or _ARGUMENTS.search(reason)

@@ -81,8 +81,8 @@ def check(machine: Object, context: Context) -> Findings:
         machine.full_name
     )
     if left is not None and late is not None and late.certain:
-        told = tuple(f"{sentence(why)} {advice_of(left.remedy)}" for why in (late.why, left.why))
-        message = check.first_that_fits(path, f"{sentence(late.why)} {told[1]}", *told)
+        brief = f"{sentence(left.why)} {advice_of(left.remedy)}"
+        message = check.first_that_fits(path, f"{sentence(late.why)} {brief}", brief)
         yield Finding(path, message, value=machine.name, command=command_of(left.remedy))
         return
     if late is not None and late.certain:

@@ -9,13 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.budgets import (
-    eviction_policy,
-    mutual_drains,
-    pod_budgets,
-    pod_counts,
-    waiting_pods,
-)
+from virt_admit.forecasts.drain.budgets import mutual_drains, pod_budgets, pod_counts, waiting_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.forecasts.drain.budgets.waiting_pods import OnlyNode, Waiting
 from virt_admit.forecasts.placement import candidates
@@ -133,9 +127,8 @@ def _deletion(pod: Object, ill: Sequence[Object], budget: Object) -> str:
     Its ReplicaSet makes it again.
     """
     none = budget.at("status", "currentHealthy").integer == 0 and len(ill) > 1
-    if not (none and eviction_policy.is_owned(budget) and pod.owned_by("ReplicaSet")):
-        return ""
-    if not any(each is pod for each in ill) or not eviction_policy.is_unready(pod):
+    is_owned = budget.metadata["ownerReferences"].present
+    if not (none and is_owned and pod.owned_by("ReplicaSet") and any(each is pod for each in ill)):
         return ""
     node = pod.at("spec", "nodeName").text or ""
     way = f"or, once {node} is cordoned, delete pod {pod.name} there: none of its replicas works"
