@@ -92,6 +92,30 @@ def test_what_a_drain_may_do_to_hotplugged_disks_is_said_of_the_upgrade_too(rele
     assert sorted(shown) == ["shop/x", "shop/y"] * risky
 
 
+@pytest.mark.parametrize(
+    ("mode", "attributes", "driver", "risky"),
+    [
+        ("Block", {}, "rook-ceph.rbd.csi.ceph.com", False),
+        ("Block", {"mounter": "rbd", "unmapOptions": "noudev"}, "rbd.csi.ceph.com", False),
+        ("Block", {"mounter": "rbd-nbd"}, "rbd.csi.ceph.com", True),
+        ("Block", {"tryOtherMounters": "true"}, "rbd.csi.ceph.com", True),
+        ("Block", {"unmapOptions": "krbd:force"}, "rbd.csi.ceph.com", True),
+        ("Filesystem", {}, "rbd.csi.ceph.com", True),
+        ("Block", {}, "driver.longhorn.io", True),
+    ],
+)
+def test_a_disk_that_the_kernel_does_not_unmap_stays(mode, attributes, driver, risky):
+    *others, volume = with_disk("x", "a")
+    volume.data["spec"] = {"claimRef": volume.data["spec"]["claimRef"], "volumeMode": mode}
+    volume.data["spec"]["csi"] = {"driver": driver, "volumeAttributes": attributes}
+    cluster = seen([*others, volume], vm("z", "b"))
+    cluster.get(KUBEVIRT, "kubevirt", "kubevirt").data["status"] = {
+        "observedKubeVirtVersion": "v1.6.0"
+    }
+    drained = forecast(drain_plan.plan(cluster, "a"), cluster).render("text")
+    assert ("nothing keeps the pod that attaches data-x" in drained) is risky
+
+
 def test_an_upgrade_of_harvester_evicts_no_pod_before_the_vms_have_left():
     cluster = seen(with_disk("x", "a"), with_disk("y", "b"), vm("z", "a"))
     cluster.get(KUBEVIRT, "kubevirt", "kubevirt").data["status"] = {

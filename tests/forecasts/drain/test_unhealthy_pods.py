@@ -102,6 +102,67 @@ def test_a_container_that_fails_says_why():
     assert remedy.endswith("kubectl logs web-2 -n shop --previous")
 
 
+CRASHES = {"containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}
+
+
+def crashing(name, on, owner="ReplicaSet"):
+    found = pod(name, owner, ready="False", nodeName=on)
+    found.data["status"] |= CRASHES
+    return found
+
+
+def hosted(healthy=0, owner="HostedControlPlane", **spec):
+    found = budget(maxUnavailable=1, allowed=0, healthy=healthy, desired=2, expected=3, **spec)
+    above = {"apiVersion": "hypershift.openshift.io/v1beta1", "kind": owner, "name": "edu"}
+    found.data["metadata"]["ownerReferences"] = [above | {"controller": True}]
+    return found
+
+
+PLANE = manifest(
+    "hypershift.openshift.io/v1beta1",
+    "HostedControlPlane",
+    "edu",
+    "shop",
+    metadata={"annotations": {"hypershift.openshift.io/cluster": "clusters/edu"}},
+)
+
+
+def refused(*objects):
+    (one,) = pod_evictions.of_node(Snapshot([*objects], complete=["*"]), "a").blockers
+    return one.reason, typed_remedies.of_blocker(one)
+
+
+def test_all_pods_of_a_hosted_control_plane_crash():
+    both = crashing("web-1", "a"), crashing("web-2", "b")
+    reason, remedy = refused(node("a"), node("b"), *both, hosted(), PLANE)
+    assert (
+        "pod web-1 cannot be evicted, although it is not ready (unhealthyPodEvictionPolicy of the "
+        "budget is not set, and HostedControlPlane edu writes it): web-1, web-2 cannot start"
+    ) in reason
+    assert "HyperShift takes their configuration from HostedCluster clusters/edu: kubectl" in remedy
+    assert "or, once a is cordoned, delete pod web-1 there: none of its replicas works" in remedy
+    assert "kubectl delete pod web-1 -n shop" in remedy
+    named = hosted(unhealthyPodEvictionPolicy="IfHealthyBudget")
+    assert "is IfHealthyBudget, and" in refused(node("a"), node("b"), *both, named)[0]
+
+
+@pytest.mark.parametrize(
+    ("own", "of", "deletes", "policy"),
+    [
+        (crashing("web-1", "a"), hosted(healthy=1), False, True),
+        (crashing("web-1", "a", "StatefulSet"), hosted(), False, True),
+        (pod("web-1"), hosted(), False, False),
+        (crashing("web-1", "a"), hosted(owner="WebApp"), True, True),
+    ],
+    ids=["one works", "with a claim", "it works itself", "of another operator"],
+)
+def test_when_a_pod_may_be_deleted_in_place_of_its_eviction(own, of, deletes, policy):
+    reason, remedy = refused(node("a"), node("b"), own, crashing("web-2", "b"), of)
+    assert ("delete pod" in remedy) is deletes
+    assert ("unhealthyPodEvictionPolicy" in reason) is policy
+    assert ("HostedCluster" in remedy) is (of.owned_by("WebApp") == "")
+
+
 @pytest.mark.parametrize(
     ("nodes", "other"),
     [

@@ -354,7 +354,13 @@ def test_what_nodes_lack_that_the_vm_does_not_select_is_not_why():
     there = cluster(own)
     target = candidates.target(vmi(spec=large), there, moves=False)
     found = no_target.reason(target, there, moves=False, starts=True)
-    assert "missing on b; its node selector or affinity leaves out c" in found.reason
+    says = "644.3Gi missing on b (its pod asks for memory 900.3Gi); its node selector or affinity"
+    assert f"{says} leaves out c" in found.reason
+    moved = no_target.reason(target, there, moves=False, starts=False)
+    assert "asks for" not in moved.reason
+    large["nodeSelector"] = {"zone": "y"}
+    other = candidates.target(vmi(spec=large), there, moves=False)
+    assert "asks for" not in no_target.reason(other, there, moves=False, starts=True).reason
     assert "missing on c" not in found.reason
     assert found.cause == ProblemCause.NO_ROOM
     assert found.remedy.startswith("add a node with at least 900.3Gi of memory (b, ")

@@ -51,10 +51,13 @@ def waiting(name="m-new", conditions=(NO_HOST,), **fields):
     return machine(name, new=True, conditions=conditions, **fields)
 
 
-def rehearse(*objects, time=NOW, old="abc"):
+def rehearse(*objects, time=NOW, old="abc", unread=()):
     own = [machine(f"m-{name}", name) for name in old]
     cluster = Snapshot(
-        [*(node(name, runs_vms=False) for name in "abc"), *own, *objects], complete=["*"], time=time
+        [*(node(name, runs_vms=False) for name in "abc"), *own, *objects],
+        complete=["*"],
+        time=time,
+        unreadable=unread,
     )
     return rehearsal.rehearse(cluster, Options(), forecast_only=True)
 
@@ -230,10 +233,20 @@ METAL = {"infrastructureRef": {"kind": "Metal3MachineTemplate", "name": "t"}}
 
 
 def metal(
-    *hosts, machines="abc", missing=0, deleted="", by_hand=False, operational="OK", others=()
+    *hosts,
+    machines="abc",
+    missing=0,
+    deleted="",
+    by_hand=False,
+    operational="OK",
+    others=(),
+    labels=(),
+    unread=(),
 ):
-    """Return a rehearsal of nodes on bare metal; ``hosts``: the Machine of each."""
-    rolled = deployment(missing=missing, template={"spec": METAL})
+    """Return a rehearsal of nodes on bare metal; ``hosts``: the Machine of each; ``labels``: their
+    pools.
+    """
+    rolled = deployment(missing=missing, template={"spec": METAL}, clusterName="prod")
     if by_hand:
         rolled.data["spec"]["rollout"] = {"strategy": {"type": "OnDelete"}}
     rolled.data["status"] = {}
@@ -245,6 +258,7 @@ def metal(
     found = [
         manifest(
             *("metal3.io/v1alpha1", "BareMetalHost", f"h-{number}", "fleet"),
+            metadata={"labels": {"pool": labels[number]}} if labels else {},
             spec={"consumerRef": {"name": user}} if user else {},
             status={
                 "provisioning": {"state": "provisioned" if user else "available"},
@@ -253,7 +267,7 @@ def metal(
         )
         for number, user in enumerate(hosts)
     ]
-    return rehearse(rolled, *own, *found, *others, old="")
+    return rehearse(rolled, *own, *found, *others, old="", unread=unread)
 
 
 USED = ("m-a", "m-b", "m-c")
@@ -356,3 +370,87 @@ def test_hosts_that_come_back_are_not_deleted_first(state):
 def test_a_host_is_there_for_the_next_machine(given):
     found = metal(*given.pop("hosts"), **given)
     assert not any("BareMetalHost" in stop.reason for stop in found.stops)
+
+
+def template(name="t", *, expressions=(), **labels):
+    selector = {"matchLabels": labels, "matchExpressions": list(expressions)}
+    api = "infrastructure.cluster.x-k8s.io/v1beta1"
+    spec = {"template": {"spec": {"hostSelector": selector}}}
+    return manifest(api, "Metal3MachineTemplate", name, "fleet", spec=spec)
+
+
+def requires(operator, *values):
+    return {"key": "pool", "operator": operator, "values": list(values)}
+
+
+BUSY = {"hosts": (*USED, ""), "labels": "iiik"}
+SELECTED = "and all 3 BareMetalHosts that hostSelector {} selects are in use (h-3 is free, but not"
+
+
+@pytest.mark.parametrize(
+    ("made", "selector"),
+    [
+        (template(pool="i"), "pool=i"),
+        (template(expressions=[requires("in", "i", "x")]), "pool In (i, x)"),
+        (template(expressions=[requires("NotIn", "k")]), "pool NotIn (k)"),
+    ],
+)
+def test_the_free_host_is_not_one_that_the_template_selects(made, selector):
+    (stop,) = metal(*BUSY["hosts"], labels=BUSY["labels"], others=[made]).stops
+    assert SELECTED.format(selector) in stop.reason
+    assert stop.remedy.startswith(f"Add a host with {selector}, or, if one node may be missing")
+
+
+def test_no_host_is_selected():
+    (stop,) = metal(*BUSY["hosts"], labels="kkkk", others=[template(pool="i")]).stops
+    assert (
+        "and no BareMetalHost exists that hostSelector pool=i selects (h-3 is free" in stop.reason
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "more"),
+    [
+        (template(), {}),
+        (template(pool="k"), {}),
+        (template(expressions=[requires("exists")]), {}),
+        (template(expressions=[requires("gt", "5")]), {}),
+        (template(pool="i"), {"missing": 1}),
+        (template(pool="i"), {"machines": "abcd"}),
+        (template("other", pool="i"), {}),
+        (plane(), {}),
+    ],
+    ids=[
+        *("no selector", "the free one", "an expression", "not judged", "an old one goes first"),
+        *("surplus", "another template", "of a control plane, not known"),
+    ],
+)
+def test_a_host_that_is_selected_is_free_or_may_be(made, more):
+    found = metal(*BUSY["hosts"], labels=BUSY["labels"], others=[made], **more)
+    assert not any("BareMetalHost" in stop.reason for stop in found.stops)
+
+
+@pytest.mark.parametrize(("status", "stops"), [({}, True), ({"replicas": 4}, False)])
+def test_a_control_plane_alone_finds_no_selected_host(status, stops):
+    found = plane()
+    ref = found.data["spec"]["machineTemplate"]["infrastructureRef"]
+    ref["name"], found.data["status"] = "cp", status
+    found.data["metadata"]["labels"] = {"cluster.x-k8s.io/cluster-name": "prod"}
+    every = [found, template("cp", pool="c"), template(pool="k")]
+    reasons = [stop.reason for stop in metal(*BUSY["hosts"], labels="ccck", others=every).stops]
+    says = "KubeadmControlPlane fleet/cp makes a new Machine before it deletes an old one, and all"
+    assert [reason.startswith(says) for reason in reasons] == [True] * stops
+
+
+@pytest.mark.parametrize(
+    ("unread", "others"),
+    [
+        ("baremetalhosts.metal3.io", ()),
+        ("metal3machinetemplates.infrastructure.cluster.x-k8s.io", ()),
+        ("metal3machinetemplates.infrastructure.cluster.x-k8s.io", (template(pool="k"),)),
+    ],
+)
+def test_hosts_or_templates_that_cannot_be_read(unread, others):
+    found = metal(*BUSY["hosts"], labels=BUSY["labels"], others=others, unread=[unread])
+    assert not found.stops
+    assert found.possible is (True if others else None)

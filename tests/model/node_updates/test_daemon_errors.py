@@ -134,6 +134,7 @@ def test_a_host_that_did_not_boot_what_its_daemon_believes(error: str) -> None:
         "json) back into"
     ) in found
     assert found.endswith("oc debug node/n1 -- chroot /host rpm-ostree status")
+    assert ("rpm-ostree rebase" in found) is ("osImageURL" in error)
     assert not risky(found)
 
 

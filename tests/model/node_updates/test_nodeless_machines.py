@@ -69,3 +69,47 @@ def test_machines_that_hold_nothing(other):
 
 def test_nodes_that_were_not_all_read():
     assert not [*nodeless_machines.refusals(cluster(*KNOWN, promoted(), left(), complete=()))]
+
+
+def waiting(created="2026-12-01T08:00:00Z", **fields):
+    metadata = {"creationTimestamp": created}
+    status = {"phase": "Provisioning"}
+    api = "cluster.x-k8s.io/v1beta1"
+    made = {"metadata": metadata, "status": status} | fields
+    return manifest(api, "Machine", "m-new", "fleet-local", **made)
+
+
+OF_ALL = (machine("m-a", "a"), node("a", "m-a"), machine("m-b", "b"), node("b", "m-b"))
+
+
+def test_a_machine_of_a_host_that_never_joined_is_left_over():
+    found = waiting()
+    result = rehearse(cluster(*OF_ALL, found), Options())
+    (stop,) = (each for each in result.stops if "Machine fleet-local/m-new" in each.reason)
+    assert "is Provisioning: it has neither nodeRef nor providerID, and each of" in stop.reason
+    assert stop.remedy.startswith("Delete it, unless a host is still to join as this Machine:")
+
+
+@pytest.mark.parametrize(
+    ("found", "others"),
+    [
+        (waiting(spec={"providerID": "rke2://c"}), OF_ALL),
+        (waiting(status={"phase": "Provisioned", "nodeRef": {"name": "c"}}), OF_ALL),
+        (waiting(created="2027-03-01T11:50:00Z"), OF_ALL),
+        (waiting(), (*OF_ALL, node("c"))),
+        (waiting(), (*OF_ALL, node("c", "m-new"))),
+        (waiting(), (*OF_ALL, node("c", "m-b"))),
+        (waiting(), (*OF_ALL, left(deletionTimestamp=HOURS_AGO), node("c", "m-gone"))),
+    ],
+    ids=[
+        *("it has an instance", "it has a node", "it has just come", "a node has no Machine"),
+        *("a node names it", "two nodes name one", "the other is being deleted"),
+    ],
+)
+def test_a_machine_that_may_have_a_host(found, others):
+    assert nodeless_machines.left_over(found, cluster(*others, found)) is None
+
+
+def test_a_machine_while_not_all_nodes_were_read():
+    found = waiting()
+    assert nodeless_machines.left_over(found, cluster(*OF_ALL, found, complete=())) is None

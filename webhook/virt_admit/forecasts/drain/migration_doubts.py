@@ -72,6 +72,7 @@ READS: Final = union(
     rejected_targets.READS,
     static_cpus.READS,
     contrary_demands.READS,
+    hotplugs.DISK_READS,
     {CEPH_CLUSTER: ("metadata.ownerReferences", "status.ceph")},
 )
 
@@ -171,10 +172,10 @@ def side_effect(vmi: Object, state: VmState, cluster: Cluster) -> Problem | None
     leaves = Flag.FOREIGN in state.flags and Flag.ARRIVING not in state.flags
     if moves and (not leaves or state.state in _LEFT):
         return None
-    absent = hotplugs.absent_claims(vmi)
-    claim = next(
-        (each for each in launcher_pod.attached_claims(vmi["spec"]) if each not in absent), ""
-    )
+    absent, namespace = hotplugs.absent_claims(vmi), vms.namespace_of(vmi)
+    attached = (each for each in launcher_pod.attached_claims(vmi["spec"]) if each not in absent)
+    risky = (each for each in attached if not hotplugs.is_kept_open(namespace, each, cluster))
+    claim = next(risky, "")
     if not claim:
         return None
     reason = (
@@ -185,7 +186,7 @@ def side_effect(vmi: Object, state: VmState, cluster: Cluster) -> Problem | None
         reason += " (an upgrade of Harvester evicts it only once the VM has left)"
     if moves:
         return Problem(reason, "start the drain once its migration has ended")
-    command = virtctl("migrate", vmi.name, vms.namespace_of(vmi))
+    command = virtctl("migrate", vmi.name, namespace)
     return Problem(reason, typed("migrate the VM before the drain", command))
 
 

@@ -434,6 +434,8 @@ def _config_pools(cluster: Cluster) -> Mapping[str, Sequence[str]]:
         found |= {node.name: list(_of_pool(pool, own, node, going)) for node in own}
     for overlap in machine_pools.overlaps(pools, every):
         found.setdefault(overlap.node, []).append(f"{overlap.effect}.")
+    for name, drain in config_pool_updates.open_drains(cluster).items():
+        found[name].append(drain.note)
     for each in poolless_nodes.of_cluster(cluster).values():
         found[each.node.name] = [each.note]
     return found

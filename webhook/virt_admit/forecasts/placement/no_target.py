@@ -34,10 +34,12 @@ from virt_admit.forecasts.placement.refusals.refusal_remedies import (
     DOWNTIME,
     KEPT,
     absent_resource,
+    asked,
     broken_claim,
     cause_of,
     common_causes,
     either,
+    has_no_room,
     is_gone_at_home,
     lasting_remedy,
     of_host_model,
@@ -86,8 +88,7 @@ def reason(
         return None
     if network := networks.of_fault(target.pod.fault):
         return missing_networks.problem(network, "target pod" if moves else "pod")
-    otherwise = "" if starts else DOWNTIME[moves]
-    kept = "" if starts else KEPT
+    otherwise, kept = ("", "") if starts else (DOWNTIME[moves], KEPT)
     starting = _starting(target.placement.refusals, refusals, cluster, kept)
     if not refusals:
         return starting or _absent(target, refusals, cluster) or _alone(otherwise, cluster)
@@ -126,7 +127,8 @@ def reason(
     if claim and (dying := dying_claims.of_claim(namespace, claim, cluster)) is not None:
         remedy, command = f"{dying.way}{kept * bool(down)}", dying.command
     why = f"{vanished(causes, cluster) or _told(refusals, lacked)}{host_only(causes, cluster)}"
-    why += f"{host}{known.reason}{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
+    why += f"{asked(target.pod, causes) * starts}{host}{known.reason}"
+    why += f"{affinity_partners.words(target.pod, causes, cluster)}{left_out}"
     cause = ProblemCause.NO_TARGET if lacked else cause_of(causes)
     lacks_room = lasting == larger and not claim and any(" missing on " in each for each in causes)
     if lacks_room and (owed := owed_nodes.first(cluster)) is not None:
@@ -441,7 +443,7 @@ def _told(refusals: Mapping[str, str], lacked: str = "") -> str:
     """Return the causes in a list, each with the nodes that have it unless all do: first those of
     nodes which have the room, as they are the cheapest to open.
     """
-    common, there = common_causes(refusals), sorted(refusals.items(), key=_has_no_room)
+    common, there = common_causes(refusals), sorted(refusals.items(), key=has_no_room)
     owners: dict[str, list[str]] = {}
     for name, why in there:
         for cause in _causes({name: why}, lacked):
@@ -460,11 +462,6 @@ def _told(refusals: Mapping[str, str], lacked: str = "") -> str:
             every.append(f"{cause} ({names(nodes, 60)})")
     every += [f"{limit} on {names(nodes, 60)}" for limit, nodes in full.items()]
     return names(models_first(every), noun="cause")
-
-
-def _has_no_room(item: tuple[str, str]) -> tuple[bool, str]:
-    lacks = (each for each in item[1].split("; ") if not virt_handlers.is_of_handler(each))
-    return any(each.endswith(" missing") for each in lacks), item[0]
 
 
 def _causes(refusals: Mapping[str, str], lacked: str = "") -> Iterator[str]:

@@ -275,13 +275,14 @@ def doubts(driver: Driver, pools: Sequence[Pool], cluster: Cluster) -> Iterator[
     """Yield what may stop pools that nothing certainly stops."""
     free = [pool for pool in pools if pool.obstacle is None]
     waiting = [node for pool in free for node in pool.nodes]
+    begun = [node for pool in free for node in pool.begun]
+    if driver is Driver.MACHINE_CONFIG:
+        yield from away_nodes.open_doubts(begun, cluster)
     if driver is Driver.MACHINE_CONFIG and waiting:
         own = pool_obstacles.release_doubt(cluster)
         yield from filter(None, (own, updater_pods.doubt(cluster), *away_nodes.doubts(cluster)))
     yield from pool_obstacles.quorum_doubts(waiting, coming_back(pools), cluster)
-    unasked = waiting if driver is Driver.PLAIN else ()
-    begun = [node for pool in free for node in pool.begun]
-    yield from pool_obstacles.silence_doubts(unasked, begun, cluster)
+    yield from pool_obstacles.silence_doubts(waiting * (driver is Driver.PLAIN), begun, cluster)
     if driver is Driver.PLAIN:
         yield from pool_obstacles.order_doubts(cluster)
         yield from upgrade_refusals.doubts(cluster)

@@ -55,9 +55,7 @@ class Kind(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """``plural.group`` as in RBAC and in snapshots: ``persistentvolumeclaims``,
-        ``virtualmachines.kubevirt.io``.
-        """
+        """``plural.group`` as in RBAC and in snapshots: ``virtualmachines.kubevirt.io``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -288,6 +286,9 @@ CAPI_CLUSTER: Final = Kind(*_CAPI("Cluster"))
 MACHINE_DEPLOYMENT: Final = Kind(*_CAPI("MachineDeployment"))
 METAL3_TEMPLATE: Final = Kind(*_METAL3("Metal3RemediationTemplate"))
 METAL3_REMEDIATION: Final = Kind(*_METAL3("Metal3Remediation"))
+METAL3_MACHINE_TEMPLATE: Final = Kind(
+    *_Api(_METAL3.group, ("v1beta2", "v1beta1"))("Metal3MachineTemplate")
+)
 SERVICE: Final = Kind(*_CORE("Service"), not_at_admission=True)
 ENDPOINT_SLICE: Final = Kind(
     *_Api("discovery.k8s.io", ("v1",))("EndpointSlice"), numerous=True, not_at_admission=True

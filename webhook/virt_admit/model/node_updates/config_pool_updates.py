@@ -11,15 +11,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from datetime import datetime
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from virt_admit.model import machine_pools
+from virt_admit.model.commands import argument, shell
+from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import MACHINE_CONFIG_NODE, MACHINE_CONFIG_POOL, NODE
+from virt_admit.model.kubernetes.kinds import (
+    CLUSTER_VERSION,
+    MACHINE_CONFIG_NODE,
+    MACHINE_CONFIG_POOL,
+    NODE,
+)
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads, union
+from virt_admit.model.kubevirt.settings.versions import Version, parse_version
+from virt_admit.model.lookups import find
 from virt_admit.model.messages import names, unescaped
 from virt_admit.model.node_updates import node_phases
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT, NodeUpdate, Phase, PoolUpdate
@@ -42,7 +51,9 @@ ERROR_FIELDS: Final = (
 )
 """Of a Node, what tells why its daemon has stopped, and to which pool it belongs."""
 READS: Final[Reads] = union(
+    clock.READS,
     {
+        CLUSTER_VERSION: ("status.desired.version",),
         MACHINE_CONFIG_POOL: (),
         MACHINE_CONFIG_NODE: (
             *CONDITIONS,
@@ -57,7 +68,7 @@ READS: Final[Reads] = union(
             *CONDITIONS,
             "status.conditions.lastTransitionTime",
         ),
-    }
+    },
 )
 """The fields that say how far the update of a node is."""
 
@@ -287,3 +298,69 @@ def _drain_error(report: Object | None, phase: Phase) -> str:
         return ""
     drained = report.condition("Drained")
     return drained["message"].text or "" if drained["status"].text == "Unknown" else ""
+
+
+# --- drains without a cordon ----------------------------------------------------------------------
+
+WITHOUT_CORDON: Final = "but the node is not cordoned any more"
+"""What the note of such a drain says."""
+_SETTLED: Final = timedelta(minutes=2)
+"""The controller cordons a node this soon after its daemon has asked for a drain."""
+_AGAIN: Final = Version(4, 21)
+"""From this release on the controller cordons such a node again when it tries again, as late
+patches of 4.18, 4.19 and 4.20 do; those before never (pkg/controller/drain/drain_controller.go
+#drainNode in the branches release-4.14 to release-4.22; pull requests 5281, 5300 and 6028).
+"""
+
+
+class OpenDrain(NamedTuple):
+    """A node that the operator drains and another one has uncordoned meanwhile."""
+
+    node: str
+    why: str
+    """That its drain goes on without a cordon, as a main clause, and what follows."""
+    command: str
+    again: bool
+    """Whether this release cordons it again by itself."""
+
+    @property
+    def note(self) -> str:
+        """What is to be known before the node is drained."""
+        itself = ", unless the operator does so at its next try" if self.again else ""
+        return f"{self.why}. Cordon it again{itself}: {self.command}"
+
+
+def open_drains(cluster: Cluster) -> Mapping[str, OpenDrain]:
+    """Return the nodes that were uncordoned during the drain of their MachineConfigPool, by name.
+
+    One that another roll-out has uncordoned before is about to be cordoned.
+    """
+    known = machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
+    every = ((node, _open_drain(pool, node, cluster)) for pool, own in known for node in own)
+    return {node.name: found for node, found in every if found is not None}
+
+
+def _open_drain(pool: Object, node: Object, cluster: Cluster) -> OpenDrain | None:
+    pending = _pending_drain(node)
+    if not pending.startswith("drain-") or node.at("spec", "unschedulable").boolean:
+        return None
+    began = node_phases.true_since(pool.condition("Updating"))
+    last = max(node_phases.uncordons(node.name, cluster), default=None)
+    report = find(cluster, MACHINE_CONFIG_NODE, "", node.name)
+    not_yet = report is not None and report.condition("Cordoned")["status"].text == "False"
+    lasts = clock.elapsed(last, cluster)
+    if began is None or last is None or last <= began or not_yet:
+        return None
+    if lasts is None or lasts < _SETTLED:
+        return None
+    version = find(cluster, CLUSTER_VERSION, "", "version")
+    said = version.at("status", "desired", "version").text if version is not None else None
+    release = parse_version(said)
+    again = release is not None and release >= _AGAIN
+    why = (
+        f"MachineConfigPool {pool.name} drains {node.name} ({_DESIRED_DRAIN} {pending} is not "
+        f"applied), {WITHOUT_CORDON}: it was uncordoned {clock.duration(lasts)} ago (Event "
+        "NodeSchedulable). Pods and VMs come back to it, so that the drain may not end, and the "
+        "reboot after it stops those VMs"
+    )
+    return OpenDrain(node.name, why, shell("kubectl", "cordon", argument(node.name)), again)

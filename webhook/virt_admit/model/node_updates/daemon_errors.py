@@ -28,6 +28,10 @@ _CURRENT: Final = "/etc/machine-config-daemon/currentconfig"
 _DRIFT: Final = re.compile(r"^unexpected on-disk state|\b(?:content|mode) mismatch for file\b")
 _OTHER_IMAGE: Final = re.compile(r"expected target osImageURL\b")
 _ARGUMENTS: Final = re.compile(r"missing expected kernel arguments\b")
+_CHECK: Final = re.compile(
+    r"unexpected on-disk state validating against rendered-[\w.-]+: "
+    r"(?=expected target|missing expected)"
+)
 _VALIDATED: Final = re.compile(r"\bvalidating against (rendered-[\w.-]+)")
 _UNREADABLE: Final = re.compile(
     r"error reading config from disk|^(?:unexpected )?EOF$|unexpected end of JSON input"
@@ -50,6 +54,21 @@ def of_pool(pool: Object, nodes: Sequence[Object]) -> str:
     return ""
 
 
+def brief_of_pool(nodes: Sequence[Object]) -> str:
+    """Return the same in a sentence if a host did not boot what its daemon believes; else empty."""
+    for node in nodes:
+        if reason := config_pool_updates.failure(node):
+            back = f"Write {_previous(node)} back into {_CURRENT} of {node.name}"
+            way = f"{back} and touch {_FORCE}, which applies the difference and reboots it"
+            return way if _is_not_booted(node, reason) else ""
+    return ""
+
+
+def brief(said: str) -> str:
+    """Return the difference that an error names, without the check that found it."""
+    return _CHECK.sub("", said)
+
+
 def of_update(node: Object, update: NodeUpdate) -> str:
     """Return what lets a node go on whose update has failed."""
     if update.kind == MACHINE_CONFIG_POOL.kind and update.waits_for:
@@ -62,8 +81,8 @@ def _remedy(node: Object, reason: str, wanted: str) -> str:
     if _UNREADABLE.search(reason):
         words = f"Write {_previous(node)} into {_CURRENT} of {name}, which its daemon cannot read"
         return typed(words, _on_host(name, "ls", "-l", _CURRENT))
-    if (_OTHER_IMAGE.search(reason) or _ARGUMENTS.search(reason)) and _taken(node, reason):
-        return typed(_not_booted(node), _on_host(name, "rpm-ostree", "status"))
+    if _is_not_booted(node, reason):
+        return typed(_not_booted(node, reason), _on_host(name, "rpm-ostree", "status"))
     held = node.annotations.get(config_pool_updates.CURRENT)
     drains = _DRAIN in reason and held != wanted  # another configuration needs the same drain
     if not drains and (replaced := _replaced(node, reason, wanted)):
@@ -149,12 +168,17 @@ def _absent(node: Object, missing: str, wanted: str) -> str:
     return typed(words, see or shell("kubectl", "get", "machineconfigs"))
 
 
-def _taken(node: Object, reason: str) -> bool:
-    """Return whether the daemon of a node takes the configuration for its present one that it is to
-    get.
+def _is_not_booted(node: Object, reason: str) -> bool:
+    """Return whether a host runs another image or other kernel arguments, while its daemon treats
+    the configuration that it is to get as the present one.
     """
     found = _VALIDATED.search(reason)
-    return found is not None and found[1] == node.annotations.get(config_pool_updates.DESIRED)
+    differs = _OTHER_IMAGE.search(reason) or _ARGUMENTS.search(reason)
+    return (
+        bool(differs)
+        and found is not None
+        and found[1] == node.annotations.get(config_pool_updates.DESIRED)
+    )
 
 
 def _previous(node: Object) -> str:
@@ -166,7 +190,7 @@ def _previous(node: Object) -> str:
     return f"MachineConfig {known}" if known and known != wanted else "the MachineConfig of before"
 
 
-def _not_booted(node: Object) -> str:
+def _not_booted(node: Object, reason: str) -> str:
     """Return what lets a node boot what its daemon believes to be booted: it compares two
     configurations, not the host.
     """
@@ -175,11 +199,16 @@ def _not_booted(node: Object) -> str:
     shown = (
         f" (oc get machineconfig {argument(known)} -o json)" if known and known != wanted else ""
     )
+    rebase = (
+        ". Or rebase it to the expected image (rpm-ostree rebase) and reboot it"
+        if _OTHER_IMAGE.search(reason)
+        else ""
+    )
     return (
         f"{name} did not boot what {wanted} names, as after a reset before it had shut down. Its "
         f"{_CURRENT} names {wanted} already, so {_FORCE} alone brings neither the image nor kernel "
         f"arguments. Write {old}{shown} back into {_CURRENT}, then touch {_FORCE}: the daemon "
-        f"applies the difference and reboots {name}. See first what is booted"
+        f"applies the difference and reboots {name}{rebase}. See first what is booted"
     )
 
 

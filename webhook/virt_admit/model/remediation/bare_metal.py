@@ -16,6 +16,14 @@ from virt_admit.model.kubernetes.cluster import Cluster, Unseen, cached, more_ma
 from virt_admit.model.kubernetes.labels import Selection
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.selectors import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    IN,
+    NOT_IN,
+    Requirement,
+    Selector,
+)
 from virt_admit.model.kubernetes.units import MINUTE
 from virt_admit.model.lookups import is_absent
 from virt_admit.model.messages import names
@@ -180,9 +188,12 @@ def shortage(machine: Object, cluster: Cluster) -> HostShortage | None:
     )
 
 
-def all_taken(namespace: str, cluster: Cluster) -> str:
+_ANY: Final = Selector()
+
+
+def all_taken(namespace: str, cluster: Cluster, selector: Selector = _ANY) -> str:
     """Return that the hosts of a namespace with bare metal are in use, as a clause; empty: one is
-    free or on its way, or that is not known."""
+    free or on its way, or that is not known. With a selector only those that it matches count."""
     machines_here = (
         each
         for kind in (kinds.MACHINE, kinds.CAPI_MACHINE)
@@ -191,12 +202,55 @@ def all_taken(namespace: str, cluster: Cluster) -> str:
     found = cluster.known(kinds.BARE_METAL_HOST, namespace)
     if unlisted(cluster, kinds.BARE_METAL_HOST) or not any(map(_of_machine, machines_here)):
         return ""
-    taken = all(each.at("spec", "consumerRef").present for each in found)
-    return f"{_all_of(len(found))} in use" if taken and found else ""
+    own = [each for each in found if selector.matches(each.labels)]
+    if not found or not all(each.at("spec", "consumerRef").present for each in own):
+        return ""
+    if selector.empty:
+        return f"{_all_of(len(own))} in use"
+    which = f"that hostSelector {selector} selects"
+    free = [each.name for each in found if _is_free(each)]
+    are = "is" if len(free) == 1 else "are"
+    other = f" ({names(free)} {are} free, but not selected)" if free else ""
+    if not own:
+        return f"no BareMetalHost exists {which}{other}"
+    return f"{_all_of(len(own), f' {which}')} in use{other}"
 
 
-def _all_of(hosts: int) -> str:
-    return f"all {hosts} BareMetalHosts are" if hosts > 1 else "the only BareMetalHost is"
+def _all_of(hosts: int, which: str = "") -> str:
+    if hosts > 1:
+        return f"all {hosts} BareMetalHosts{which} are"
+    return f"the only BareMetalHost{which} is"
+
+
+SELECTOR_READS: Final[Reads] = {
+    kinds.BARE_METAL_HOST: ("metadata.labels",),
+    kinds.METAL3_MACHINE_TEMPLATE: ("spec.template.spec.hostSelector",),
+}
+"""The fields that ``host_selector`` and ``all_taken`` with its result read."""
+_OPERATORS: Final = {
+    **dict.fromkeys(("in", "=", "=="), IN),
+    **dict.fromkeys(("notin", "!="), NOT_IN),
+    "exists": EXISTS,
+    "!": DOES_NOT_EXIST,
+}
+"""Those of a ``hostSelector``, of which Metal3 ignores the case (metal3machine_manager.go
+#hostLabelSelectorForMachine; k8s.io/apimachinery:pkg/selection/operator.go)."""
+
+
+def host_selector(template: Object) -> Selector | None:
+    """Return which hosts the Machines of a Metal3MachineTemplate can get; None: one of its
+    requirements is not valid or compares numbers.
+    """
+    field = template.at("spec", "template", "spec", "hostSelector")
+    labels = field["matchLabels"].map.items()
+    found = {Requirement(key, IN, frozenset((str(value),))) for key, value in labels}
+    for each in field["matchExpressions"].items():
+        operator = _OPERATORS.get((each["operator"].text or "").lower())
+        if operator is None or not (key := each["key"].text):
+            return None
+        values = frozenset(value.text for value in each["values"].items() if value.text is not None)
+        found.add(Requirement(key, operator, values))
+    return Selector(frozenset(found))
 
 
 def _consumer(machine: Object) -> str:

@@ -21,6 +21,7 @@ from virt_admit.forecasts.drain.workload_updates import Reach
 from virt_admit.forecasts.placement.components import busy_volumes
 from virt_admit.forecasts.placement.refusals import dying_claims
 from virt_admit.model.messages import count, names
+from virt_admit.model.node_updates import config_pool_updates
 from virt_admit.model.sanitize import indented, name
 from virt_admit.reports.drain.report import verdict
 from virt_admit.reports.drain.words import in_words, next_step, of_row, state_words, without_node
@@ -120,6 +121,8 @@ def _answer(node: NodePlan) -> str:
     empty = " It has nothing to evict." if node.drainable and node.is_empty else ""
     if node.drainable and any(busy_volumes.MAY_RUN in note for note in node.notes):
         empty = f" But {busy_volumes.MAY_RUN}: see the note."
+    if node.drainable and any(config_pool_updates.WITHOUT_CORDON in note for note in node.notes):
+        empty = " But that of its MachineConfigPool may not: see the note."
     if node.drainable and any(dying_claims.GOES in note for note in node.notes):
         empty = " But it deletes data: see the note about the claim."
     return f"A drain of {name(node.name)} {'ends' if node.drainable else 'does not end'}.{empty}"

@@ -10,8 +10,10 @@ taints of control-plane nodes finds none when the last other node is replaced.
 An hour is enough, or twice the time of the slowest Machine whose node came. A Machine that is being
 deleted does not count.
 
-**Fix.** Provide what it waits for. Or mark it for deletion, and lower the replicas of its
-MachineSet: it is deleted first then.
+On Harvester a Machine of a host that never joined stays, and no upgrade starts with it.
+
+**Fix.** Provide what it waits for. Delete one of Harvester that no host has. Or mark it for
+deletion, and lower the replicas of its MachineSet: it is deleted first then.
 """
 
 from collections.abc import Mapping
@@ -24,6 +26,7 @@ from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MACHINE_SET, MACHINE, MACHINE_SET
 from virt_admit.model.messages import advice_of, command_of, sentence
+from virt_admit.model.node_updates.rancher import nodeless_machines
 from virt_admit.model.remediation import bare_metal, machine_starts, machines
 from virt_admit.model.remediation.machine_starts import OverdueMachine
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
@@ -37,6 +40,7 @@ _REPLICAS = ("spec.replicas", "status.readyReplicas")
     reads=union(
         bare_metal.RECORD_READS,
         machine_starts.READS,
+        nodeless_machines.READS,
         control_plane_deadlocks.READS,
         stalled_machines.READS,
         {MACHINE: (), CAPI_MACHINE: (), MACHINE_SET: _REPLICAS, CAPI_MACHINE_SET: _REPLICAS},
@@ -72,9 +76,15 @@ def check(machine: Object, context: Context) -> Findings:
         )
         yield Finding(path, message, value=machine.name, command=command_of(stalled.remedy))
         return
+    left = nodeless_machines.left_over(machine, context.cluster) if is_capi else None
     late = context.cluster.cached(_late_of_capi if is_capi else _late_of_openshift).get(
         machine.full_name
     )
+    if left is not None and late is not None and late.certain:
+        brief = f"{sentence(left.why)} {advice_of(left.remedy)}"
+        message = check.first_that_fits(path, f"{sentence(late.why)} {brief}", brief)
+        yield Finding(path, message, value=machine.name, command=command_of(left.remedy))
+        return
     if late is not None and late.certain:
         owner = _set_of(machine, context)
         has = _count(owner)

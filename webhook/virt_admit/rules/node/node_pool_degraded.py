@@ -8,6 +8,7 @@ removed.
 **Fix.** ``virt-admit upgrade`` has the whole error, and the remedy for it with its command.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from virt_admit.model import machine_pools, messages
@@ -52,11 +53,16 @@ def check(pool: Object, context: Context) -> Findings:
         return
     begin = f"it is degraded{clock.lasting(since, context.cluster)}: "
     path = found["status"].path
-    whole = _remedy(pool, context)
+    nodes = _nodes(pool, context)
+    whole = daemon_errors.of_pool(pool, nodes)
     # upgrade has the command
     remedy = messages.advice_of(whole.partition(": oc ")[0].partition("; ")[0])
     shortest = min(_SHORTEST, len(said))
-    fits = whole and len(begin) + len(remedy) + shortest <= check.room(path)
+    room = check.room(path) - len(begin) - shortest
+    if len(remedy) > room and (brief := daemon_errors.brief_of_pool(nodes)):
+        whole = remedy = f"{brief}."
+        said = daemon_errors.brief(said)
+    fits = whole and len(remedy) <= room
     end = f". {remedy}" if fits else ". virt-admit upgrade has the remedy."
     words = cut_middle(said.rstrip("."), check.room(path) - len(begin) - len(end))
     yield Finding(
@@ -68,9 +74,8 @@ def check(pool: Object, context: Context) -> Findings:
     )
 
 
-def _remedy(pool: Object, context: Context) -> str:
-    """Return what lets the node of a pool go on that has stopped; empty: none says why."""
+def _nodes(pool: Object, context: Context) -> Sequence[Object]:
+    """Return the known nodes of a pool."""
     cluster = context.cluster
     known = machine_pools.members(cluster.known(MACHINE_CONFIG_POOL), cluster.known(NODE))
-    own = next((nodes for each, nodes in known if each.name == pool.name), ())
-    return daemon_errors.of_pool(pool, own)
+    return next((nodes for each, nodes in known if each.name == pool.name), ())

@@ -94,7 +94,8 @@ def _of_budget(pod: Object, budget: Object, cluster: Cluster) -> Blocker | Wait 
         return None
     if (passing := _starting(pod, budget, cluster)) is not None:
         return passing
-    reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted"
+    kept = eviction_policy.refusal(pod, budget, cluster)
+    reason = f"it allows no disruption now, so pod {pod.name} cannot be evicted{kept}"
     remedy = f"Wait until its pods are healthy, or repair them{choice}."
     answer = OperatorAnswer(Way.NOW, reason, remedy, of_pods=True)
     return _refused(budget, unhealthy_pods.explained(answer, pod, budget, cluster, choice), cluster)

@@ -52,6 +52,19 @@ def choice(pod: Object, budget: Object, cluster: Cluster) -> str:
     return f", or set {FIELD}: {ALWAYS} in the budget, which lets pods go that are not ready"
 
 
+def refusal(pod: Object, budget: Object, cluster: Cluster) -> str:
+    """Return the words after a refusal that name the policy where another object writes the budget;
+    empty: the pod is ready, or ``choice`` names it.
+    """
+    if not is_unready(pod) or not is_owned(budget) or not may_exist(cluster):
+        return ""
+    said = budget.at("spec", FIELD).text
+    policy = f"is {said}" if said else "is not set"
+    owner = budget.controller
+    writes = f", and {owner['kind'].text} {owner['name'].text} writes it" if owner else ""
+    return f", although it is not ready ({FIELD} of the budget {policy}{writes})"
+
+
 def is_owned(budget: Object) -> bool:
     """Return whether an operator or another object writes a budget,
     so that it would take a change back.

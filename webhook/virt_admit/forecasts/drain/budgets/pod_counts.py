@@ -261,8 +261,7 @@ def hosted(eviction: PodEviction, owner: Object | None, name: str, kind: Kind) -
         kind: its kind.
     """
     space, node = eviction.budget.namespace, eviction.node
-    cluster = owner.annotations.get(f"{_HYPERSHIFT}/cluster", "") if owner is not None else ""
-    above = f"HostedCluster {cluster}" if cluster else f"the HostedCluster of {kind.kind} {name}"
+    above = _hosted_cluster(owner, name)
     reason = (
         f"{eviction.never}, as controllerAvailabilityPolicy of {above} is SingleReplica, and "
         "HyperShift writes such budgets for it. That policy is immutable, and HyperShift reverts "
@@ -284,7 +283,27 @@ def hosted(eviction: PodEviction, owner: Object | None, name: str, kind: Kind) -
     return OperatorAnswer(Way.NEVER, reason, f"{update}; {typed(words, way)}")
 
 
+_CONTROL_PLANE: Final = "HostedControlPlane"
+
+
+def _hosted_cluster(control_plane: Object | None, name: str) -> str:
+    notes = control_plane.annotations if control_plane is not None else {}
+    cluster = notes.get(f"{_HYPERSHIFT}/cluster", "")
+    return (
+        f"HostedCluster {cluster}" if cluster else f"the HostedCluster of {_CONTROL_PLANE} {name}"
+    )
+
+
+def hosted_by(budget: Object, cluster: Cluster) -> str:
+    """Return the HostedCluster that configures the pods of a budget, with its kind; empty: none."""
+    name = budget.owned_by(_CONTROL_PLANE)
+    if not name:
+        return ""
+    kind = kinds.guess(f"{_HYPERSHIFT}/", _CONTROL_PLANE)
+    return _hosted_cluster(find(cluster, kind, budget.namespace, name), name)
+
+
 def is_hosted(budget: Object, group: str, kind: str) -> bool:
     """Return whether HyperShift wrote a budget for a control plane with one pod of each kind."""
-    of_hypershift = (group, kind) == (_HYPERSHIFT, "HostedControlPlane")
+    of_hypershift = (group, kind) == (_HYPERSHIFT, _CONTROL_PLANE)
     return of_hypershift and budget.at("spec", "minAvailable").integer == 1

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.drain.budgets import mutual_drains, pod_budgets, waiting_pods
+from virt_admit.forecasts.drain.budgets import mutual_drains, pod_budgets, pod_counts, waiting_pods
 from virt_admit.forecasts.drain.budgets.operator_eviction import OperatorAnswer, Way
 from virt_admit.forecasts.drain.budgets.waiting_pods import OnlyNode, Waiting
 from virt_admit.forecasts.placement import candidates
@@ -17,7 +17,7 @@ from virt_admit.forecasts.placement.components import broken_pods, webhook_deadl
 from virt_admit.forecasts.placement.components.drivers import rook_monitors
 from virt_admit.forecasts.placement.refusals import full_nodes
 from virt_admit.forecasts.placement.starts import pod_starts
-from virt_admit.model.commands import argument, kubectl, shell, typed
+from virt_admit.model.commands import about, argument, kubectl, shell, typed
 from virt_admit.model.evidence import failed_probes, lost_pins
 from virt_admit.model.kubernetes import clock, node_health
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
@@ -101,7 +101,12 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> Probl
         # a part of the cluster fails, not the pod itself
         if command_of(cause) not in ("", command):
             words, command = advice_of(cause).rstrip("."), command_of(cause)
-        return Problem(reason, typed(f"{words}{choice}", command))
+        elif above := pod_counts.hosted_by(budget, cluster):
+            words += f": HyperShift takes their configuration from {above}"
+        deletion = "" if crash is None else _deletion(pod, [each for each, _ in ill], budget)
+        return Problem(
+            reason, "; ".join(filter(None, (typed(f"{words}{choice}", command), deletion)))
+        )
     if not found:
         return _unmet(found, pod, budget, choice, cluster)
     first = next((each for each in found if each not in waiting), found[0])
@@ -113,6 +118,21 @@ def held_up(pod: Object, budget: Object, choice: str, cluster: Cluster) -> Probl
         return Problem(f"{named}, while {dns.words}", dns.remedy)
     waits = typed(f"Wait until it is ready, or repair it{choice}", _describe(first))
     return _unmet(found, pod, budget, choice, cluster) or Problem(named, waits)
+
+
+def _deletion(pod: Object, ill: Sequence[Object], budget: Object) -> str:
+    """Return that the pod may be deleted in place of its eviction, where nothing of it works and a
+    change of the budget would be taken back; empty: that is not so.
+
+    Its ReplicaSet makes it again.
+    """
+    none = budget.at("status", "currentHealthy").integer == 0 and len(ill) > 1
+    is_owned = budget.metadata["ownerReferences"].present
+    if not (none and is_owned and pod.owned_by("ReplicaSet") and any(each is pod for each in ill)):
+        return ""
+    node = pod.at("spec", "nodeName").text or ""
+    way = f"or, once {node} is cordoned, delete pod {pod.name} there: none of its replicas works"
+    return typed(way, about("delete", pod, POD))
 
 
 def _without_node(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from virt_admit.forecasts.placement import candidates
+from virt_admit.forecasts.placement import candidates, virt_handlers
 from virt_admit.forecasts.placement.absent import larger_nodes
 from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.common_model import common_model
@@ -24,7 +24,8 @@ from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.node_labels import UNATTACHED
-from virt_admit.model.scheduler.resources import PODS
+from virt_admit.model.scheduler.pods import Pod
+from virt_admit.model.scheduler.resources import PODS, show
 from virt_admit.model.scheduler.topology_spread import SPREAD
 
 MORE_PODS: Final = (
@@ -212,6 +213,26 @@ def cause_of(causes: Collection[str]) -> ProblemCause:
     if any(cause.startswith("host model ") for cause in causes):
         return ProblemCause.HOST_MODEL
     return ProblemCause.NO_TARGET
+
+
+def has_no_room(item: tuple[str, str]) -> tuple[bool, str]:
+    """Return whether a node lacks room, by its name and why it refuses, with its name: a key for
+    sorting.
+    """
+    lacks = (each for each in item[1].split("; ") if not virt_handlers.is_of_handler(each))
+    return any(each.endswith(" missing") for each in lacks), item[0]
+
+
+def asked(pod: Pod, causes: Collection[str]) -> str:
+    """Return what a pod asks for of that which no node has left, as an insertion; empty: other
+    causes keep nodes away as well.
+    """
+    if not causes or not all(" missing on " in cause for cause in causes):
+        return ""
+    requests = pod.requests
+    lacking = dict.fromkeys(cause.partition(": ")[0] for cause in causes)
+    said = (f"{name} {show(name, requests[name])}" for name in lacking if name in requests)
+    return f" (its pod asks for {told})" if (told := ", ".join(said)) else ""
 
 
 def of_host_model(target: SchedulingTarget, causes: Collection[str], cluster: Cluster) -> str:

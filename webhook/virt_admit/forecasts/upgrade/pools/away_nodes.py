@@ -9,7 +9,7 @@ request 51545.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -176,6 +176,13 @@ def doubts(cluster: Cluster) -> Iterator[str]:
     """Yield what may end the absence of the nodes that are away, and could not be read."""
     away = filter(node_phases.is_away, cluster.known(NODE))
     yield from filter(None, (_doubt(node, cluster) for node in away))
+
+
+def open_doubts(begun: Collection[str], cluster: Cluster) -> Iterator[str]:
+    """Yield which drains that have begun may not end, as their nodes were uncordoned."""
+    for drain in config_pool_updates.open_drains(cluster).values():
+        if drain.node in begun and not drain.again:
+            yield f"whether the drain of {drain.node} ends: {drain.note}"
 
 
 def _doubt(node: Object, cluster: Cluster) -> str:

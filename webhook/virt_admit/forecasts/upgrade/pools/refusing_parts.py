@@ -39,6 +39,7 @@ from virt_admit.model.node_updates import (
     updaters,
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT
+from virt_admit.model.node_updates.rancher import nodeless_machines
 from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 
 SPACE: Final = "harvester-system"
@@ -49,6 +50,7 @@ READS: Final[Reads] = union(
     harvester_upgrades.READS,
     hand_reboots.READS,
     maintenance_updates.READS,
+    nodeless_machines.READS,
     updaters.READS,
     {
         HARVESTER_UPGRADE: (
@@ -292,6 +294,8 @@ def _machines(cluster: Cluster) -> Iterator[StartRefusal]:
         title = update_orders.title(machine)
         until = f"{title} is {'gone' if machine.deleted else 'Running'}"
         see = typed("see why it is not Running", about("describe", machine, CAPI_MACHINE))
-        yield StartRefusal(
-            machine, f"{title} is {phase or _NEW}", see, until if passes and not late else ""
-        )
+        why = f"{title} is {phase or _NEW}"
+        if late and (left := nodeless_machines.left_over(machine, cluster)) is not None:
+            yield StartRefusal(machine, f"{why}: {left.why}", left.remedy)
+            continue
+        yield StartRefusal(machine, why, see, until if passes and not late else "")

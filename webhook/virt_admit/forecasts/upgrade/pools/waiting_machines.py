@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components import stalled_machines
@@ -18,16 +18,20 @@ from virt_admit.model import machine_nodes, machine_pools
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
 from virt_admit.model.kubernetes.kinds import (
+    BARE_METAL_HOST,
+    CAPI_CLUSTER,
     CAPI_MACHINE,
     CAPI_MACHINE_SET,
     CAPI_MHC,
     KUBEADM,
     MACHINE_DEPLOYMENT,
+    METAL3_MACHINE_TEMPLATE,
 )
-from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubernetes.selectors import Selector
 from virt_admit.model.kubernetes.units import format_duration
-from virt_admit.model.lookups import grouped
+from virt_admit.model.lookups import find, grouped
 from virt_admit.model.messages import capital, count, names
 from virt_admit.model.node_updates import machine_rollouts
 from virt_admit.model.node_updates.operators.paused_clusters import cluster_of
@@ -41,11 +45,13 @@ READS: Final[Reads] = union(
     machine_starts.SHORT_READS,
     machine_notes.READS,
     bare_metal.HOST_READS,
+    bare_metal.SELECTOR_READS,
     {
         CAPI_MHC: (),
         CAPI_MACHINE_SET: ("metadata.labels",),
         KUBEADM: (
             *("spec.machineTemplate", "spec.replicas", "spec.rollout", "spec.rolloutStrategy"),
+            *("metadata.labels", "metadata.ownerReferences", "status.replicas"),
         ),
         MACHINE_DEPLOYMENT: ("spec",),
     },
@@ -80,60 +86,117 @@ def without_machine(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
 
 def _without_host(deployment: Object, cluster: Cluster) -> Iterator[Obstacle]:
     """Yield that MachineDeployments of bare metal make a new Machine before they delete an old one,
-    for which there is no host: the same for all in a namespace, as it is one cause.
+    for which there is no host: the same for all of a namespace whose templates select the same
+    hosts, as it is one cause.
 
     The hosts in use get free only with old Machines. While a roll-out has its surplus Machine, or a
     Machine is being deleted, the next one gets the host of that. Those that Ironic works on would
     be the first to be deleted (kubernetes-sigs/cluster-api:internal/controllers/machinedeployment/
     machinedeployment_rolling.go#cleanupUnhealthyReplicas).
     """
-    found = cluster.cached(_hostless).get(deployment.namespace)
-    if found is not None and deployment.name in found.names:
-        yield found.obstacle
+    for found in cluster.cached(_hostless).get(deployment.namespace, ()):
+        if deployment.name in found.names or cluster_of(deployment) in found.clusters:
+            yield found.obstacle
+
+
+def _host_doubt(deployments: Sequence[Object], cluster: Cluster) -> Iterator[str]:
+    """Yield that it is not known whether there is a host for the next Machine of the first one."""
+    for each in deployments:
+        if not (_is_metal(each) and _replaces_first(each, cluster)):
+            continue
+        unseen = unlisted(cluster, BARE_METAL_HOST)
+        if not unseen and _selects(cluster)(each) is None:
+            unseen = unlisted(cluster, METAL3_MACHINE_TEMPLATE)
+        if unseen:
+            yield (
+                f"whether a BareMetalHost is free for the next Machine of MachineDeployment "
+                f"{each.full_name}: {unseen} could not be read"
+            )
+            return
 
 
 class _Hostless(NamedTuple):
-    """The MachineDeployments of a namespace whose next Machine gets no host."""
+    """The MachineDeployments and control planes of a namespace whose next Machine gets no host."""
 
     names: frozenset[str]
+    clusters: frozenset[tuple[str, str]]
+    """Of the control planes: they are updated before the nodes."""
     obstacle: Obstacle
 
 
-def _hostless(cluster: Cluster) -> Mapping[str, _Hostless]:
+def _hostless(cluster: Cluster) -> Mapping[str, Sequence[_Hostless]]:
     """Return them by namespace."""
     if unlisted(cluster, CAPI_MACHINE):
         return {}
     metal = grouped(filter(_is_metal, cluster.known(MACHINE_DEPLOYMENT)), _namespace)
-    every = ((each, _of_namespace(each, own, cluster)) for each, own in metal.items())
-    return {namespace: found for namespace, found in every if found is not None}
+    return {each: tuple(_of_namespace(each, own, cluster)) for each, own in metal.items()}
 
 
-def _of_namespace(namespace: str, every: Sequence[Object], cluster: Cluster) -> _Hostless | None:
-    taken = bare_metal.all_taken(namespace, cluster)
-    if not taken or any(each.deleted for each in cluster.known(CAPI_MACHINE, namespace)):
-        return None
-    alike = sorted((each for each in every if _replaces_first(each, cluster)), key=_key)
-    if not alike:
-        return None
+def _of_namespace(namespace: str, every: Sequence[Object], cluster: Cluster) -> Iterator[_Hostless]:
+    if any(each.deleted for each in cluster.known(CAPI_MACHINE, namespace)):
+        return
+    first = sorted((each for each in every if _replaces_first(each, cluster)), key=_key)
     planes = sorted(filter(_is_surging, cluster.known(KUBEADM, namespace)), key=_key)
-    one = len(alike) == 1 and not planes
-    verb, they = ("makes", "it deletes") if one else ("make", "they delete")
-    subject = f"MachineDeployment{'s' * (len(alike) > 1)} {names(each.full_name for each in alike)}"
-    subject += "".join(f" and {each.kind} {each.full_name}" for each in planes)
+    if taken := bare_metal.all_taken(namespace, cluster):
+        if first:
+            yield _without(first, planes, taken, cluster)
+        return
+    for selector, alike in grouped((*first, *planes), _selects(cluster)).items():
+        taken = bare_metal.all_taken(namespace, cluster, selector) if selector is not None else ""
+        if taken:
+            own = [each for each in alike if each.kind == MACHINE_DEPLOYMENT.kind]
+            others = [each for each in alike if each not in own]
+            yield _without(own, others, taken, cluster, f" with {selector}")
+
+
+def _selects(cluster: Cluster) -> Callable[[Object], Selector | None]:
+    """Return what tells which hosts the Machines of an object can get; None: that is not known."""
+
+    def of(obj: Object) -> Selector | None:
+        name = _infrastructure(obj)["name"].text or ""
+        template = find(cluster, METAL3_MACHINE_TEMPLATE, obj.namespace, name)
+        return bare_metal.host_selector(template) if template is not None else None
+
+    return of
+
+
+def _without(
+    alike: Sequence[Object],
+    planes: Sequence[Object],
+    taken: str,
+    cluster: Cluster,
+    with_labels: str = "",
+) -> _Hostless:
+    every = (*alike, *planes)
+    verb, they = ("makes", "it deletes") if len(every) == 1 else ("make", "they delete")
+    plural = f"MachineDeployment{'s' * (len(alike) > 1)} {names(each.full_name for each in alike)}"
+    subject = " and ".join(
+        (*([plural] if alike else ()), *(f"{each.kind} {each.full_name}" for each in planes))
+    )
     limit = "" if planes else " (maxUnavailable 0)"
-    busy = [f"{each.name} ({_work(each)})" for each in bare_metal.at_work(cluster, namespace)]
+    busy = [
+        f"{each.name} ({_work(each)})" for each in bare_metal.at_work(cluster, every[0].namespace)
+    ]
     back = "is" if len(busy) == 1 else "are"
     after = f"once {names(busy, 120)} {back} back and " if busy else ""
+    alone = not alike and all(_replicas(each, 1) < _FEWEST for each in planes)
+    less = f"set maxSurge 0{' and maxUnavailable 1' if alike else ''}"
+    each = " in each" if len(alike) > 1 else ""
+    add = f"Add a host{with_labels}"
     way = (
-        f"Add a host, or, {after}if one node may be missing meanwhile, set maxSurge 0 and "
-        f"maxUnavailable 1{'' if len(alike) == 1 else ' in each'}{_of_planes(planes)}"
+        add
+        if alone
+        else f"{add}, or, {after}if one node may be missing meanwhile, {less}{each}"
+        f"{_of_planes(planes) if alike else ''}"
     )
+    kind = MACHINE_DEPLOYMENT if alike else KUBEADM
     obstacle = Obstacle(
         f"{subject} {verb} a new Machine before {they} an old one{limit}, and {taken}",
-        typed(way, about("edit", alike[0], MACHINE_DEPLOYMENT)),
-        problem_of(ProblemCause.MACHINE_WAITS, alike[0]),
+        typed(way, about("edit", every[0], kind)),
+        problem_of(ProblemCause.MACHINE_WAITS, every[0]),
     )
-    return _Hostless(frozenset(each.name for each in alike), obstacle)
+    of = frozenset(map(_cluster_of, () if alike else planes))
+    return _Hostless(frozenset(each.name for each in alike), of, obstacle)
 
 
 def _of_planes(planes: Sequence[Object]) -> str:
@@ -155,8 +218,17 @@ _FEWEST: Final = 3
 
 
 def _is_metal(deployment: Object) -> bool:
-    ref = deployment.at("spec", "template", "spec", "infrastructureRef")
-    return (ref["kind"].text or "").startswith(_METAL)
+    return (_infrastructure(deployment)["kind"].text or "").startswith(_METAL)
+
+
+def _infrastructure(obj: Object) -> Field:
+    """Return what a MachineDeployment or control plane refers to as the template of its machines
+    (api/controlplane/kubeadm/v1beta2: one level deeper than v1beta1).
+    """
+    spec, ref = obj["spec"], "infrastructureRef"
+    template = spec["machineTemplate"]
+    ways = (template[ref], template.at("spec", ref), spec.at("template", "spec", ref))
+    return next((each for each in ways if each.present), ways[-1])
 
 
 def _replaces_first(deployment: Object, cluster: Cluster) -> bool:
@@ -178,17 +250,20 @@ def _namespace(obj: Object) -> str:
 
 
 def _is_surging(plane: Object) -> bool:
-    """Return whether a control plane of bare metal makes a new Machine first, as is the default
-    (api/controlplane/kubeadm/v1beta1 and v1beta2: one level deeper).
+    """Return whether the next step of a control plane of bare metal is a new Machine, as is the
+    default (controlplane/kubeadm/controllers/update.go#rollingUpdate).
     """
-    template = plane.at("spec", "machineTemplate")
-    infrastructure = (template.at(*each, "infrastructureRef", "kind") for each in ((), ("spec",)))
     surges = (
         plane.at("spec", *each, "rollingUpdate", "maxSurge").value
         for each in (("rolloutStrategy",), ("rollout", "strategy"))
     )
-    is_metal = any((each.text or "").startswith(_METAL) for each in infrastructure)
-    return is_metal and not any(each in (0, "0") for each in surges)
+    surplus = (plane.at("status", "replicas").integer or 0) > _replicas(plane, 1)
+    return _is_metal(plane) and not surplus and not any(each in (0, "0") for each in surges)
+
+
+def _cluster_of(plane: Object) -> tuple[str, str]:
+    own = plane.owned_by(CAPI_CLUSTER.kind)
+    return (plane.namespace, own) if own else cluster_of(plane)
 
 
 def _work(host: Object) -> str:
@@ -304,6 +379,7 @@ def machine_doubts(nodes: frozenset[str], cluster: Cluster) -> Iterator[str]:
     ]
     paused = (doubt for each in rolled for doubt in pool_obstacles.pause_doubts(each, cluster))
     yield from dict.fromkeys(paused)
+    yield from _host_doubt(rolled, cluster)
     found = (
         short for each in rolled for short in _short_starts(each, cluster) if not short.certain
     )

@@ -1,5 +1,5 @@
 """The phases of hotplugged volumes in ``status.volumeStatus``,
-and which volumes the guest does not have.
+which volumes the guest does not have, and which it cannot lose.
 
 Source: kubevirt/kubevirt:staging/src/kubevirt.io/api/core/v1/types.go#VolumePhase.
 """
@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from virt_admit.model.kubernetes.cluster import Cluster, Unseen
-from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubernetes.kinds import PV, PVC, VMI
 from virt_admit.model.kubernetes.objects import Object
+from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.kubevirt.instances import migratability, vms
 from virt_admit.model.kubevirt.launcher import launcher_pod
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.kubevirt.settings.versions import Version
-from virt_admit.model.lookups import find
+from virt_admit.model.lookups import find, volume_of
 from virt_admit.model.scheduler import volumes
 
 MOUNTED: Final = "MountedToPod"
@@ -53,6 +54,36 @@ def absent_claims(vmi: Object) -> frozenset[str]:
         and not status["target"].text
         and status["phase"].text in (*LEAVING, *ARRIVING)
     )
+
+
+# --- disks that stay while a guest has them -------------------------------------------------------
+
+_OF_RBD: Final = ("mounter", "tryOtherMounters", "unmapOptions")
+DISK_READS: Final[Reads] = {
+    PVC: ("spec.volumeName",),
+    PV: (
+        *("spec.csi.driver", "spec.volumeMode"),
+        *(f"spec.csi.volumeAttributes.{name}" for name in _OF_RBD),
+    ),
+}
+"""The fields that ``is_kept_open`` reads."""
+
+
+def is_kept_open(namespace: str, claim: str, cluster: Cluster) -> bool:
+    """Return whether the driver of a claim certainly detaches no disk that a guest has open.
+
+    The kernel refuses to unmap such an RBD device (EBUSY), unless by the option ``force``; other
+    drivers do not ask. Sources: kubevirt/kubevirt#15093; ceph/ceph-csi:internal/rbd/nodeserver.go
+    #NodeUnstageVolume, :internal/rbd/rbd_attach.go#detachRBDImageOrDeviceSpec; ceph/ceph-csi#3873;
+    torvalds/linux:drivers/block/rbd.c#do_rbd_remove.
+    """
+    volume = volume_of(find(cluster, PVC, namespace, claim), cluster)
+    if volume is None or volume.at("spec", "volumeMode").text != "Block":
+        return False
+    csi = volume.at("spec", "csi")
+    mounter, others, options = (csi["volumeAttributes"][name].text or "" for name in _OF_RBD)
+    of_kernel = mounter in ("", "rbd") and others in ("", "false") and "force" not in options
+    return of_kernel and (csi["driver"].text or "").endswith("rbd.csi.ceph.com")
 
 
 # --- claims that are not bound --------------------------------------------------------------------

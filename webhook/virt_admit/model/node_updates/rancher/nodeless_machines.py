@@ -1,12 +1,14 @@
-"""Machines of Harvester whose Node was deleted: the planner of Rancher waits for their plans, which
-no host applies any more, so that it changes no other node of their role.
+"""Machines of Harvester without a Node: one that was deleted, or never came. The planner of Rancher
+waits for the plans of the first, which no host applies any more, so that it changes no other node
+of their role.
 
 A promotion to the control plane waits for it too, and leaves its node cordoned. Harvester 1.6 and
 later refuses to start an upgrade while there are more Machines than nodes. Sources:
 rancher/rancher:pkg/capr/planner/planner.go#reconcile #isUnavailable;
 kubernetes-sigs/cluster-api:api/core/v1beta1/condition_consts.go#NodeNotFoundReason;
 harvester/harvester:pkg/controller/master/node/promote_controller.go,
-:pkg/webhook/resources/upgrade/validator.go#isNodeMachineMatching; harvester/harvester#5158, #5258.
+:pkg/webhook/resources/upgrade/validator.go#isNodeMachineMatching; harvester/harvester#5158, #5258;
+harvester/harvester#6095 (a Machine of a host that never joined is to be deleted).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
@@ -39,6 +42,7 @@ _PATIENCE: Final = timedelta(minutes=10)
 READS: Final[Reads] = union(
     clock.READS,
     harvester_upgrades.READS,
+    machine_nodes.READS,
     planner_waits.READS,
     {
         CAPI_MACHINE: (*WHOLE_CONDITIONS, "status.nodeRef.name", "status.v1beta2.conditions"),
@@ -71,6 +75,50 @@ class NodelessMachine(NamedTuple):
             f"{self.node} again"
         )
         return typed(words, about("delete", self.machine, CAPI_MACHINE), back)
+
+
+class LeftMachine(NamedTuple):
+    """A Machine of a host that never joined, while each node has another Machine."""
+
+    machine: Object
+    why: str
+    """What shows it, as a main clause about the Machine."""
+
+    @property
+    def remedy(self) -> str:
+        """What ends it: nothing else removes such a Machine."""
+        way = "delete it, unless a host is still to join as this Machine"
+        return typed(way, about("delete", self.machine, CAPI_MACHINE))
+
+
+def left_over(machine: Object, cluster: Cluster) -> LeftMachine | None:
+    """Return that a Machine has no host; None: it may have one, or not all that counts is known.
+
+    Rancher makes it when a host registers. A node of a host that joins has no other Machine.
+    """
+    has_node = machine.at("status", "nodeRef", "name").text or machine.at("spec", "providerID").text
+    if (
+        has_node
+        or machine.deleted
+        or machine.namespace != LOCAL
+        or not nodes.has_harvester(cluster)
+        or unlisted(cluster, NODE)
+        or unlisted(cluster, CAPI_MACHINE)
+        or not clock.has_lasted(machine.created, _JOINED, cluster)
+    ):
+        return None
+    machines = cluster.known(CAPI_MACHINE, LOCAL)
+    others = {each.name for each in machines if each.name != machine.name and not each.deleted}
+    owners = [each.annotations.get(machine_nodes.CAPI_OWNER, "") for each in cluster.known(NODE)]
+    if not owners or not others.issuperset(owners) or len(set(owners)) < len(owners):
+        return None
+    every = f"each of the {len(owners)} nodes has" if len(owners) > 1 else "the only node has"
+    why = f"it has neither nodeRef nor providerID, and {every} another Machine"
+    return LeftMachine(machine, why)
+
+
+_JOINED: Final = timedelta(hours=1)
+"""A host that is installed has joined by then."""
 
 
 def refusals(cluster: Cluster) -> Iterator[StandingOrder]:
