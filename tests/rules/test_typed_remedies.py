@@ -131,7 +131,7 @@ def test_a_remedy_is_cut_to_its_first_step_and_not_inside_of_a_parenthesis():
 WHERE_TO_LOOK = {
     "health-check-refuses-now": (
         r"(virt-admit explain (mhc|nhc)/|kubectl describe "
-        r"machines\.cluster\.x-k8s\.io )\S+"
+        r"machines\.cluster\.x-k8s\.io |kubectl annotate kubeadmcontrolplane )\S+"
     ),
     "node-machine-deletion-held": r"virt-admit explain node/\S+",
     "cluster-update-held": (

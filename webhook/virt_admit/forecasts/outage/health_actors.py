@@ -29,6 +29,7 @@ from virt_admit.forecasts.remediation import (
     reactivation,
     timeline,
 )
+from virt_admit.forecasts.remediation.ends import stale_annotations
 from virt_admit.forecasts.remediation.first_remediator import FirstRemediator
 from virt_admit.forecasts.remediation.reactivation import Reactivation
 from virt_admit.model.kubernetes import kinds, node_health
@@ -66,6 +67,9 @@ class Actor:
     """What goes on already, of a lost node: the parts count from now. Empty: no action yet."""
     waits: str = ""
     """What it waits for before it acts, or does not act. Empty: nothing else."""
+    overdue: str = ""
+    """What is not known, as it should have freed the pods already; empty: its time has not passed.
+    """
     twice: Problem | None = None
     """Why it frees pods that may go on running, so that they run twice; None: nothing shows it."""
 
@@ -193,12 +197,16 @@ def _actor(view: WatchingCheck, node: str, loss: Loss) -> Actor:
         stopped = check_controllers.stopped(check, loss.cluster)
         if stopped is not None and stopped.reason == freed:
             again, remedy = None, stopped.remedy
+        held = stale_annotations.of_machine(own, loss.cluster)
+        if held is not None and held.reason == freed:
+            again, remedy = None, held.remedy
         remedy = remedy or (again.remedy if again else "")
         return replace(made, refuses=freed, unseen=unseen, remedy=remedy, reactivation=again)
     wait = (timeline.patience(check) or 0) // SECOND
     parts = _parts(view, wait, course, freed, loss)
     late = [*failed_remediations.doubts(check.obj, node, loss.cluster)]
-    late += freed_pods.overdue(machine, view.title, wait, node, loss)
+    overdue = [*freed_pods.overdue(machine, view.title, wait, node, loss)]
+    late += overdue
     time, lost = total(parts), find(loss.cluster, kinds.NODE, "", node)
     if check.kind is kinds.NHC:
         late += exclusions.late(check.obj, own, time, loss.cluster)
@@ -208,7 +216,13 @@ def _actor(view: WatchingCheck, node: str, loss: Loss) -> Actor:
     twice = freed_pods.twice(course, node, loss)
     late += [twice] if isinstance(twice, str) else []
     unseen = (*unseen, *freed.unseen, *late)
-    made = replace(made, twice=twice if isinstance(twice, Problem) else None)
+    made = replace(
+        made,
+        twice=twice if isinstance(twice, Problem) else None,
+        overdue=next((each for each in unseen if each in (*view.left.values(), *overdue)), "")
+        if overdue
+        else "",
+    )
     return replace(made, parts=parts, detach=freed.detach, unseen=unseen)
 
 

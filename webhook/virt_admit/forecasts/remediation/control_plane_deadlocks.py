@@ -27,7 +27,7 @@ from virt_admit.model.remediation import machine_drain, machine_owners, machine_
 
 READS: Final[Reads] = union(machine_starts.READS, {KUBEADM: ()})
 
-_IN_PROGRESS: Final = "controlplane.cluster.x-k8s.io/remediation-in-progress"
+IN_PROGRESS: Final = "controlplane.cluster.x-k8s.io/remediation-in-progress"
 """The annotation with the Machine that was deleted and is not replaced yet, as JSON."""
 _LEFT: Final = "OwnerRemediated"
 _JUDGED: Final = "HealthCheckSucceeded"
@@ -58,11 +58,11 @@ def deadlocks(cluster: Cluster) -> Mapping[str, Deadlock]:
 
 
 def _deadlock(owner: Object, cluster: Cluster) -> Deadlock | None:
-    deleted, begun = _in_progress(owner)
+    deleted, begun = in_progress(owner)
     age = clock.since(begun, cluster)
     if not deleted or begun is None or age is None or age < _PROMPT:
         return None
-    own = [each for each in cluster.known(CAPI_MACHINE, owner.namespace) if _is_of(each, owner)]
+    own = [each for each in cluster.known(CAPI_MACHINE, owner.namespace) if is_of(each, owner)]
     if any(each.deleted or each.name == deleted or not _is_older(each, begun) for each in own):
         return None  # it is still being deleted, or is replaced
     waiting = [each for each in own if not machines.node_name(each)]
@@ -84,15 +84,16 @@ def _deadlock(owner: Object, cluster: Cluster) -> Deadlock | None:
     )
 
 
-def _in_progress(owner: Object) -> tuple[str, str | None]:
-    """Return the Machine whose replacement is missing, and since when."""
-    data = json_codec.embedded(owner.annotations.get(_IN_PROGRESS))
+def in_progress(owner: Object) -> tuple[str, str | None]:
+    """Return the Machine whose replacement is missing, by the annotation, and since when."""
+    data = json_codec.embedded(owner.annotations.get(IN_PROGRESS))
     found = data if isinstance(data, dict) else {}
     name, begun = found.get("machine"), found.get("timestamp")
     return (name, begun) if isinstance(name, str) and isinstance(begun, str) else ("", None)
 
 
-def _is_of(machine: Object, owner: Object) -> bool:
+def is_of(machine: Object, owner: Object) -> bool:
+    """Return whether a Machine belongs to a control plane."""
     return machine_owners.title(machine) == f"{owner.kind} {owner.name}"
 
 

@@ -136,6 +136,8 @@ class OwnerRefusal(NamedTuple):
     owner: str
     lasts: str
     """``for 4 h 39: REASON``, the reason in its own words."""
+    says: str
+    """The message of the owner about it; empty: none."""
 
 
 def refusals(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iterator[OwnerRefusal]:
@@ -153,4 +155,5 @@ def refusals(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iter
         if waits and age is not None and age >= _PROMPT:
             words = left["message"].words or left["reason"].words
             said = f"for {duration(age)}" + (f": {cut_middle(words, _LONGEST)}" if words else "")
-            yield OwnerRefusal(machine, machine_owners.title(machine) or "its owner", said)
+            owner = machine_owners.title(machine) or "its owner"
+            yield OwnerRefusal(machine, owner, said, left["message"].words)

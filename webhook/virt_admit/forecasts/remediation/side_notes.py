@@ -12,7 +12,7 @@ from virt_admit.forecasts.remediation import (
     reported_status,
     unhealthy_objects,
 )
-from virt_admit.forecasts.remediation.ends import left_remediations
+from virt_admit.forecasts.remediation.ends import left_remediations, stale_annotations
 from virt_admit.forecasts.remediation.unwatched import lonely_agents
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, typed
@@ -152,6 +152,8 @@ def _by_hand(check: HealthCheck, selection: Selection, cluster: Cluster) -> Iter
         if machine.full_name in stuck:
             found = stuck[machine.full_name]
             yield f"{found.reason}. {capital(found.remedy)}"
+        elif held := stale_annotations.of_machine(machine, cluster):
+            yield f"{held.reason}. {capital(held.remedy)}"
         elif refusal.owner.startswith(f"{machine_owners.KUBEADM} ") and not machines.node_name(
             machine
         ):

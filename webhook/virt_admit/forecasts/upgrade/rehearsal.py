@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Final
 
 from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.changes import old_launchers
 from virt_admit.forecasts.drain.control import held_operators
 from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
@@ -131,6 +132,8 @@ class Rehearsal:
     """Pools that are paused as they are meant to be. ``possible`` is about the other nodes."""
     closed: tuple[ClosedTarget, ...] = ()
     """The nodes to which no VM of another one can go now: the others have to have the room."""
+    old_launchers: str = ""
+    """Which VMs run launchers older than KubeVirt, and what updates them; empty: none is known."""
     may_hold: tuple[str, ...] = ()
     """Operators that could not be read, any of which may be held."""
 
@@ -199,6 +202,7 @@ def run(
     held = (each for each in held_operators.of_cluster(cluster) if each.reason not in said)
     may_hold = tuple(held_operators.unread(cluster))
     result = replace(result, operators=tuple(held), closed=plan.closed, may_hold=may_hold)
+    result = replace(result, old_launchers=old_launchers.beside_upgrade(cluster))
     blind = list(may_hold)
     if any(each.holds is None for each in result.operators):
         kinds = (CAPI_MACHINE, NODE)

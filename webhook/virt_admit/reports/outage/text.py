@@ -102,9 +102,9 @@ def _slowest(one: Outage) -> str:
 def of_loss(one: Outage) -> Iterator[str]:
     """Yield the lines about the loss of one set of nodes."""
     cluster = one.loss.cluster
-    for node in one.nodes if one.vms else ():
+    for node in one.nodes:
         if virt_handlers.is_lost(cluster, node) and (lost := node_health.silent_for(node, cluster)):
-            yield f"{node} {lost}: times count from its loss"
+            yield f"{node} {lost}{': times count from its loss' if one.vms else _members(one)}"
     counts = Counter(map(outcome_words, one.vms))
     said = ", ".join(_counted(counts[each], each) for each in WORDS_OF_VMS if counts[each])
     yield f"loss of {names(one.nodes)}: {_tolerated(one)}{': ' if said else ''}{said}"
@@ -136,6 +136,14 @@ def of_loss(one: Outage) -> Iterator[str]:
         )
     if any(vm.parts and is_estimated(vm.vmi) for vm in one.vms):
         yield "  an earlier start of some VMs is not known: 10 to 120 seconds are assumed"
+
+
+def _members(one: Outage) -> str:
+    """Return what is left of the control plane that loses a node; empty: it loses none."""
+    quorum, lost = one.quorum, one.loss.leader_moves
+    are = "is" if quorum.left == 1 else "are"
+    of = count(quorum.nodes, "control-plane node")
+    return f": {quorum.left} of {of} {are} left" if lost and quorum.kept else ""
 
 
 def _ending(one: Outage) -> Iterator[str]:
@@ -213,7 +221,10 @@ def _actors(one: Outage) -> Iterator[str]:
             by, then = ("", f": {how}") if sentence else (f" by {how}" if how else "", "")
             does = "frees" if actor.certain else "may free"
             what = f"{does} the pods{by} {when}{then}"
-        said = not one.vms or any(actor.remedy in each for each in told)
+            if actor.overdue:
+                what = f"has not freed the pods in time. Not known is {actor.overdue}"
+        idle = not one.vms and not virt_handlers.is_lost(one.loss.cluster, actor.node)
+        said = idle or any(actor.remedy in each for each in told)
         remedy = actor.remedy if actor.refuses and not said else ""
         groups.setdefault((actor.check, what, remedy), []).append(actor.node)
     for (check, what, remedy), nodes in groups.items():

@@ -206,6 +206,7 @@ def _tables(result: Rehearsal, start: datetime.datetime | None) -> Iterator[Tabl
 def _notes(result: Rehearsal) -> Iterator[tuple[str, tuple[str, ...]]]:
     if result.progress is not None:
         yield "So far", (so_far(result.progress),)
+    yield "VMs with old launchers", tuple(filter(None, (result.old_launchers,)))
     yield closed_targets.TITLE, tuple(closed_targets.lines(result.closed))
     yield "What objects around the stops report", tuple(map(str, result.reported))
     yield "The estimate rests on", result.conditions
@@ -217,4 +218,7 @@ def split(result: Rehearsal, owner_of: Callable[[VmMoves], str]) -> dict[str, Re
     and no objects of others.
     """
     vms = grouped(result.vms, owner_of)
-    return {owner: replace(result, vms=tuple(own), reported=()) for owner, own in vms.items()}
+    return {
+        owner: replace(result, vms=tuple(own), reported=(), old_launchers="")
+        for owner, own in vms.items()
+    }

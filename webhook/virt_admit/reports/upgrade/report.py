@@ -121,6 +121,8 @@ class UpgradeReport:
     """
     takes_no_vm: tuple[ClosedTarget, ...]
     """Nodes to which no VM of another one can go now, for a reason of the node itself."""
+    old_launchers: str | None
+    """Which VMs run launchers older than KubeVirt, and what updates them. Null: none is known."""
 
 
 def report(result: Rehearsal) -> UpgradeReport:
@@ -149,6 +151,7 @@ def report(result: Rehearsal) -> UpgradeReport:
         before_nodes=result.before_nodes or None,
         paused=result.paused,
         takes_no_vm=result.closed,
+        old_launchers=result.old_launchers or None,
     )
 
 

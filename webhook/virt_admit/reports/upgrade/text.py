@@ -66,7 +66,8 @@ def text(result: Rehearsal, start: datetime.datetime | None = None) -> str:
         lines += [PLATFORM] if result.possible or waits else []
         lines += [*map(str, result.reported), ""]
     lines += _waves(result, start)
-    lines += [*_vms(result), *closed_targets.lines(result.closed)]
+    lines += [*_vms(result), *filter(None, (result.old_launchers,))]
+    lines += closed_targets.lines(result.closed)
     lines += _health_checks(result)
     lines += [
         f"{saving.setting} {saving.from_} → {saving.to} saves up to {hours(saving.saves)}"

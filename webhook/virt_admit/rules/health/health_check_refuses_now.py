@@ -8,6 +8,9 @@ The status counts if it is of the present spec and of the same number of objects
 that is disabled has rules of its own: ``nhc-mhc-conflict``, ``remediation-template-not-found`` and
 ``remediation-template-invalid``.
 
+A KubeadmControlPlane whose annotation ``remediation-in-progress`` names a Machine that was replaced
+long ago skips all others, before Cluster API 1.8.
+
 Machines that start or go, and nodes that are rebooted on purpose, are not healthy either: the check
 then acts again by itself.
 
@@ -17,20 +20,38 @@ fault of the whole cluster.
 """
 
 from virt_admit.forecasts.remediation import control_plane_deadlocks, reported_status
+from virt_admit.forecasts.remediation.ends import stale_annotations
+from virt_admit.forecasts.remediation.ends.stale_annotations import StaleAnnotation
 from virt_admit.forecasts.remediation.limits import early_faults
-from virt_admit.forecasts.remediation.reported_status import Exceeded
+from virt_admit.forecasts.remediation.reported_status import Exceeded, OwnerRefusal
 from virt_admit.model.commands import about, shell
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MHC, MHC, NHC
 from virt_admit.model.lookups import grouped
-from virt_admit.model.messages import names
+from virt_admit.model.messages import advice_of, command_of, names
 from virt_admit.model.remediation import check_scope, health_checks
 from virt_admit.model.remediation.health_checks import HealthCheck
-from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, cut, rule, union
+from virt_admit.rule import (
+    Action,
+    Context,
+    Finding,
+    Findings,
+    Object,
+    Path,
+    Urgency,
+    cut,
+    rule,
+    union,
+)
 
 
 @rule(
     kinds=(NHC, MHC, CAPI_MHC),
-    reads=union(reported_status.READS, control_plane_deadlocks.READS, early_faults.READS),
+    reads=union(
+        reported_status.READS,
+        control_plane_deadlocks.READS,
+        stale_annotations.READS,
+        early_faults.READS,
+    ),
     action=Action.WARN,
     urgency=Urgency.STUCK,
     event="RemediationRefused",
@@ -66,12 +87,29 @@ def check(obj: Object, context: Context) -> Findings:
     stuck = control_plane_deadlocks.deadlocks(context.cluster)
     refusals = reported_status.refusals(view, selection, context.cluster)
     for left in (each for each in refusals if each.machine.full_name not in stuck):
+        held = stale_annotations.of_machine(left.machine, context.cluster)
+        if held is not None and (held.certain or not left.says):
+            yield _skipped(path, left, held)
+            continue
         waits = (
             f"{cut(left.owner, 60)} has not remediated machine {left.machine.name[:63]} "
             f"{cut(left.lasts, 60)}"
         )
         see = about("describe", left.machine, CAPI_MACHINE)
         yield Finding(path, f"{waits}. Repair that machine.", value=left.machine.name, command=see)
+
+
+def _skipped(path: Path, left: OwnerRefusal, held: StaleAnnotation) -> Finding:
+    """Return that the owner of a Machine skips it because of a remediation that has ended."""
+    waits = f"{left.machine.name[:63]} has OwnerRemediated False {cut(left.lasts, 60)}"
+    name = cut(left.owner, 60)
+    message = check.first_that_fits(
+        path,
+        f"{waits}. {name} skips it: {held.brief}. {advice_of(held.remedy)}",
+        f"{waits}. {name} skips it: {held.brief}.",
+        f"{waits}. {name} skips it for its annotation {control_plane_deadlocks.IN_PROGRESS}.",
+    )
+    return Finding(path, message, value=left.machine.name, command=command_of(held.remedy))
 
 
 def _again(view: HealthCheck, refused: Exceeded, context: Context) -> str:

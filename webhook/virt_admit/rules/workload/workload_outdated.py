@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Collection
 
 from virt_admit.forecasts.drain import vm_outcomes, workload_updates
-from virt_admit.forecasts.drain.failures import failed_starts
+from virt_admit.forecasts.drain.changes import old_launchers
 from virt_admit.forecasts.drain.starts import crashed_launchers
 from virt_admit.forecasts.drain.workload_updates import Reach, Update
-from virt_admit.forecasts.placement import candidates
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import migrations
-from virt_admit.model.messages import count, cut, names, shorten
+from virt_admit.model.messages import count
 from virt_admit.model.node_updates import harvester_upgrades
 from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
@@ -55,12 +54,8 @@ GOES_ON = "KubeVirt goes on by itself; those that cannot migrate wait for a rest
     ),
 )
 def check(kubevirt: Object, context: Context) -> Findings:
-    status = kubevirt["status"]
-    number = status["outdatedVirtualMachineInstanceWorkloads"]
-    if status["phase"].value != "Deployed" or not number.integer or number.integer < 0:
-        return
-    outdated = number.integer - workload_updates.changed(context.cluster)
-    if outdated <= 0:
+    outdated = old_launchers.number(kubevirt, context.cluster)
+    if not outdated:
         return
     methods = workload_updates.methods(kubevirt)
     goes_on = False
@@ -73,39 +68,18 @@ def check(kubevirt: Object, context: Context) -> Findings:
         )
         why = f"{said}. {GOES_ON if goes_on else 'Run virt-admit drain --all for details.'}"
         yield from more_may_exist(context.cluster, VMI)
-    elif chart := fleet_objects.chart_of(kubevirt):
-        if unread := list(more_may_exist(context.cluster, HARVESTER_UPGRADE)):
+    else:
+        unread = list(more_may_exist(context.cluster, HARVESTER_UPGRADE))
+        if unread and fleet_objects.chart_of(kubevirt):
             yield from unread
             return
-        goes_on = harvester_upgrades.keeps_launchers(context.cluster)
-        listed = f"List LiveMigrate in spec.values of ManagedChart {cut(chart, 60)}"
-        why = f"updates are switched off. {listed}."
-        if goes_on:
-            moves = "moves them when it drains their nodes"
-            why = f"the upgrade of Harvester, which is under way, {moves}."
-    else:
-        why = f"updates are switched off. {_list(context.cluster)}"
+        why, goes_on = old_launchers.switched_off(kubevirt, context.cluster)
     yield Finding(
-        number.path,
+        kubevirt.at("status", "outdatedVirtualMachineInstanceWorkloads").path,
         f"{count(outdated, 'VM')} {'runs' if outdated == 1 else 'run'} an outdated launcher: {why}",
         max_action=Action.AUDIT if goes_on else Action.DENY,
         command="virt-admit drain --all" if methods else "",
     )
-
-
-def _list(cluster: Cluster) -> str:
-    """Return the remedy where no method is listed: a method starts the migrations at once."""
-    vm, bad = crashed_launchers.unfit(cluster)
-    if vm:
-        return (
-            f"Repair {names(bad, 60)} first, where launchers crash ({vm}), then list LiveMigrate."
-        )
-    for vmi in workload_updates.outdated(cluster):
-        target = candidates.target(vmi, cluster, moves=True)
-        if failing := failed_starts.doubt(vmi, target, cluster):
-            cause = shorten(failing.reason, 160).rstrip(".")
-            return f"List LiveMigrate once {vmi.full_name} can migrate: now {cause}."
-    return "List LiveMigrate in workloadUpdateMethods, or use virtctl migrate for single VMs."
 
 
 def _reasons(methods: frozenset[str], cluster: Cluster) -> Counter[str]:

@@ -15,13 +15,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from virt_admit.forecasts.remediation import capi_releases
+from virt_admit.forecasts.remediation.capi_releases import release
 from virt_admit.model.commands import merge_patch, nested, typed
-from virt_admit.model.kubernetes import clock, kinds, workloads
+from virt_admit.model.kubernetes import clock, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
-from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MACHINE_SET, DEPLOYMENT, KUBEADM
+from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, CAPI_MACHINE_SET, KUBEADM
 from virt_admit.model.kubernetes.objects import Field, Object
-from virt_admit.model.kubernetes.reads import NAME, Reads, union
-from virt_admit.model.kubevirt.settings.versions import Version, parse_version
+from virt_admit.model.kubernetes.reads import Reads, union
+from virt_admit.model.kubevirt.settings.versions import Version
 from virt_admit.model.lookups import find
 from virt_admit.model.problems import Problem
 from virt_admit.model.remediation import machine_drain
@@ -29,9 +31,8 @@ from virt_admit.model.remediation import machine_drain
 _FIELDS: Final = ("nodeDrainTimeout", "nodeVolumeDetachTimeout")
 READS: Final[Reads] = union(
     clock.READS,
-    workloads.READS,
+    capi_releases.READS,
     machine_drain.READS,
-    {DEPLOYMENT: (*NAME, "spec.template.spec.containers.image")},
     {
         kind: tuple(
             f"spec.{at}.{each}"
@@ -44,24 +45,11 @@ READS: Final[Reads] = union(
         )
     },
 )
-_CONTROLLER: Final = "capi-controller-manager"
-_IMAGE: Final = "cluster-api-controller"
 _IN_PLACE: Final = Version(1, 4)
 _OF_DELETED: Final = {CAPI_MACHINE_SET.kind: Version(1, 8), KUBEADM.kind: Version(1, 9)}
 """From these releases on owners give their time-outs also to Machines that are being deleted."""
 _SETTING: Final = {kind.kind: kind for kind in (CAPI_MACHINE_SET, KUBEADM)}
 _DEPLOYMENT: Final = "cluster.x-k8s.io/deployment-name"
-
-
-def release(cluster: Cluster) -> Version | None:
-    """Return the release of Cluster API by the image of its controller; None: not known."""
-    found = {
-        parse_version(workloads.image_tag(image))
-        for each in workloads.named((_CONTROLLER,), cluster)
-        for box in each.at("spec", "template", "spec", "containers").items()
-        if _IMAGE in (image := box["image"].text or "")
-    }
-    return found.pop() if len(found) == 1 else None
 
 
 def set_in(machine: Object, cluster: Cluster) -> str:

@@ -18,8 +18,8 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.endless import given_time_outs
-from virt_admit.forecasts.drain.endless.given_time_outs import release
 from virt_admit.forecasts.drain.states.vm_states_times import moment
+from virt_admit.forecasts.remediation.capi_releases import release
 from virt_admit.model.kubernetes import clock, kinds, node_health
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE

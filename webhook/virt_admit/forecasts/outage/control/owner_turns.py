@@ -19,6 +19,7 @@ from typing import Final
 from virt_admit.forecasts.drain.states.vm_states_times import moment
 from virt_admit.forecasts.outage import machine_replacement
 from virt_admit.forecasts.outage.loss import Loss
+from virt_admit.forecasts.remediation.ends import stale_annotations
 from virt_admit.model import machine_nodes
 from virt_admit.model.kubernetes import clock, json_codec
 from virt_admit.model.kubernetes.cluster import Unseen
@@ -32,14 +33,17 @@ from virt_admit.model.kubernetes.kinds import (
     Kind,
 )
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.kubernetes.reads import Reads
+from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.units import SECOND, parse_duration
 from virt_admit.model.kubevirt.settings import versions
 from virt_admit.model.machine_pools import DEPLOYMENT
 from virt_admit.model.messages import names
 from virt_admit.model.remediation import health_checks, machine_drain, machine_owners, machines
 
-READS: Final[Reads] = {KUBEADM: (), MACHINE_DEPLOYMENT: (), CAPI_MACHINE_SET: (), CAPI_CLUSTER: ()}
+READS: Final[Reads] = union(
+    stale_annotations.READS,
+    {KUBEADM: (), MACHINE_DEPLOYMENT: (), CAPI_MACHINE_SET: (), CAPI_CLUSTER: ()},
+)
 
 _REVISION: Final = "machinedeployment.clusters.x-k8s.io/revision"
 _SKIPPED: Final = "machineset.cluster.x-k8s.io/skip-preflight-checks"
@@ -114,7 +118,11 @@ def refusal(marked: Marked) -> tuple[str, tuple[str, ...]]:
         if found.annotation(health_checks.PAUSED).present:
             return f"{marked.title} is paused by the annotation {health_checks.PAUSED}", ()
         if kind is KUBEADM:
-            return "", tuple(_of_control_plane(found, marked))
+            held = stale_annotations.of_machine(marked.machine, marked.loss.cluster)
+            if held is not None and held.certain:
+                return held.reason, ()
+            told = () if held is None else (_whether(marked, held.brief),)
+            return "", (*told, *_of_control_plane(found, marked))
         limit = _limit(found, marked)
         if limit is not None and limit.number == 0:
             return f"{limit.of} allows maxInFlight 0, so it deletes no unhealthy Machine", ()
