@@ -165,7 +165,8 @@ _LIMIT: Final = "maxBlocksPerHost"
 def _raise(most: int, config: Object | None) -> str:
     """Return how a node gets more blocks."""
     if config is None:
-        own = f"make {_CONFIGS[0].kind} default with {_LIMIT} {most} and autoAllocateBlocks true"
+        given = f"{_LIMIT} {most}, autoAllocateBlocks true and strictAffinity false"
+        own = f"make {_CONFIGS[0].kind} default with {given}"
         return typed(own, f"kubectl explain {_CONFIGS[0].plural}.{_CONFIGS[0].group}.spec")
     way = f"set {_set(config)} to {most}, so that each pod which a kubelet admits gets an address"
     kind = next(each for each in _CONFIGS if each.kind == config.kind)
