@@ -142,7 +142,7 @@ def _full(
         f"{node} has {count(limit, 'block')} {each}({size}), as many as Calico gives a node "
         f"({source}), and none has a free address"
     )
-    needed = -(-max(map(admitted, cluster.known(NODE)), default=0) // least)
+    needed = -(-cluster.cached(_most_admitted) // least)
     way = _raise(needed, config) if needed > limit else _LEFT
     larger = _BITS[own[0].version]
     pool = (
@@ -198,6 +198,10 @@ def _free(block: Object) -> Iterator[Field]:
     """Yield the addresses of a block that no pod has; one without the list may have some."""
     listed = block.at("spec", "unallocated")
     return iter((listed,)) if not isinstance(listed.value, list) else listed.items()
+
+
+def _most_admitted(cluster: Cluster) -> int:
+    return max(map(admitted, cluster.known(NODE)), default=0)
 
 
 def admitted(node: Object) -> int:
