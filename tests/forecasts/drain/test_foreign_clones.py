@@ -43,11 +43,12 @@ BASE = claim("base", "thrice", phase="Bound")
 MADE = claim("tmp-pvc-u1", source="base", uid="u1")
 
 
-def own(**metadata: object) -> Object:
+def own(phase: str = "Pending", **metadata: object) -> Object:
     owner = {"kind": "DataVolume", "name": "root", "uid": "d1", "controller": True}
     metadata = {"uid": "u1", "ownerReferences": [owner]} | metadata
     kind = ("v1", "PersistentVolumeClaim", "root", "shop")
-    return manifest(*kind, metadata=metadata, spec={"storageClassName": "once"}, status={})
+    spec, status = {"storageClassName": "once"}, {"phase": phase}
+    return manifest(*kind, metadata=metadata, spec=spec, status=status)
 
 
 def cdi(override: str = "csi-clone") -> Object:
@@ -87,6 +88,11 @@ def test_cdi_lets_the_storage_clone_into_another_class() -> None:
     assert "remove spec.cloneStrategyOverride of CDI cdi, which comes before" in problem.remedy
     assert "kubectl delete datavolume root -n shop" in problem.remedy
     assert problem.remedy.endswith("or create the disk in class thrice, that of its source")
+
+
+@pytest.mark.parametrize("phase", ["Bound", "Lost"])
+def test_no_disk_that_may_have_data_is_deleted(phase: str) -> None:
+    assert "kubectl delete" not in found(own(phase), cdi()).remedy
 
 
 def test_the_profile_of_its_class_lets_the_storage_clone() -> None:

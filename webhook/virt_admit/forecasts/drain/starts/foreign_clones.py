@@ -190,7 +190,8 @@ def _copied(found: _Clone, uid: str, cluster: Cluster) -> str:
         unset = merge_patch(CDI, cdi.name, "", {"spec": {_OVERRIDE: None}})
         steps = and_then(steps, removed, "" if written else unset)
     own = entry(cluster, _by_uid, uid)
-    disk = own.owned_by(DATA_VOLUME.kind) if own is not None else None
+    empty = own is not None and own.at("status", "phase").text == "Pending"
+    disk = own.owned_by(DATA_VOLUME.kind) if own is not None and empty else None
     again, gone = "make the empty disk again, as its claim keeps the strategy", ""
     if own is not None and disk:
         owner = find(cluster, DATA_VOLUME, own.namespace, disk)
