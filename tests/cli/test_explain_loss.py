@@ -206,3 +206,13 @@ def test_launchers_that_a_lost_node_does_not_end_are_named(tmp_path):
     assert [told in each for each in said] == [False, False, True, False]
     past = ["before VMs of the lost nodes have no room" in each for each in said]
     assert past == [True, False, True, False]
+
+
+def test_a_launcher_that_its_vm_has_left_is_not_awaited(tmp_path):
+    items, path = silent(minutes=7), tmp_path / "cluster.json"
+    launcher_of(items, "db")["metadata"]["deletionTimestamp"] = ago(minutes=1)
+    find(items, "VirtualMachineInstance", "db")["status"]["nodeName"] = "w2"
+    path.write_text(json.dumps(snapshot(items)))
+
+    said = CliRunner().invoke(virt_admit, ["outage", "w1", "--cluster", str(path)]).stdout
+    assert ("loss of w1" in said, "Terminating" in said) == (True, False)

@@ -4,7 +4,7 @@ import pytest
 
 from virt_admit.forecasts.drain.control.held_operators import StuckOperator
 from virt_admit.forecasts.upgrade.rehearsal import Stop
-from virt_admit.reports.upgrade.text import stops
+from virt_admit.reports.upgrade.text import _stops, stops
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,17 @@ def _of_claim(vm, remedy="cordon b: kubectl cordon b"):
 )
 def test_one_cause_of_several_vms_counts_once(found, said):
     assert stops(found) == f"stops ({said})"
+
+
+def test_a_remedy_that_is_not_repeated_is_named_by_the_vm_that_has_it():
+    first, second = ("free memory " * 9, "move the disk " * 9)
+    found = [
+        Stop("a", f"shop/one: {'no node has room ' * 9}", first),
+        Stop("b", f"shop/two: {'its disk stays ' * 9}", second),
+        Stop("b", f"shop/three: {'no node has room ' * 9}", second),
+    ]
+
+    assert [each for each in _stops(found) if "the same as" in each] == [
+        "stops at b: shop/three: the same as shop/one",
+        "  to do: the same as for shop/two",
+    ]

@@ -87,6 +87,13 @@ def test_storage_nodes_of_another_site_are_counted():
     )
 
 
+@pytest.mark.parametrize(("release", "then"), [("23.10.3", "set anno"), ("23.10.1", "update the")])
+def test_a_budget_that_is_not_written_for_two_storage_nodes(release, then):
+    found = blocker(_stretched(least=3, here="ab", there="ef", release=release))
+    assert found["remedy"].startswith(f"Let Portworx have storage on 3 nodes here and {then}")
+    assert "kubectl annotate" not in found["remedy"]
+
+
 def test_an_operator_that_does_not_know_the_annotation_is_updated():
     found = blocker(_stretched(release="23.10.1"))
     assert found["remedy"].startswith("Update the operator of Portworx to 24.1.0 or later")

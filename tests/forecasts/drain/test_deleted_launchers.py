@@ -2,10 +2,12 @@
 
 import pytest
 
+from tests import builders
 from tests.builders import NAMESPACE, manifest
 from tests.forecasts.drain.vm_motion import NOW, ROOM, ago, launcher, vm, vmi
-from virt_admit.forecasts.drain import vm_outcomes, workload_updates
+from virt_admit.forecasts.drain import drain_plan, vm_events, vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.states.vm_states_kinds import State
+from virt_admit.forecasts.drain.vm_events import EventEffect, EventForecast, VmEvent
 from virt_admit.forecasts.drain.vm_outcomes import VmOutcome
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
@@ -67,3 +69,46 @@ def test_a_target_pod_lives_on():
     target = launcher(on="b", suffix="2", job="m")
 
     assert vm_outcomes.forecast(*ending(target)).state.state is not State.STOPPING
+
+
+@pytest.mark.parametrize(
+    ("metadata", "phase", "why"),
+    [
+        ({"deletionTimestamp": ago(10)}, "Succeeded", "it is being stopped"),
+        ({"deletionTimestamp": ago(10)}, "Running", "it is being stopped"),
+        ({}, "Succeeded", "its guest has just ended"),
+    ],
+)
+def test_a_vmi_that_ends_neither_reboots_nor_migrates(metadata, phase, why):
+    subject = vmi(metadata=metadata)
+    known = [subject, launcher(phase=phase), machine("a"), machine("b"), vm()]
+    cluster = Snapshot(known, complete=["*"], time=NOW)
+    plan, loss = drain_plan.node_plan("a", cluster), EventForecast(VmEvent.LOSS, "", "")
+    row = vm_outcomes.forecast(subject, cluster)
+    events = {each.event: each for each in vm_events.of_vm(row, plan, loss, cluster)}
+
+    assert (events[VmEvent.MIGRATION].outcome, events[VmEvent.MIGRATION].reason) == (
+        EventEffect.REFUSED,
+        why,
+    )
+    assert events[VmEvent.REBOOT].outcome == EventEffect.NOT_RUNNING
+
+
+@pytest.mark.parametrize(
+    ("phase", "reported", "outcome"),
+    [
+        ("Running", True, VmOutcome.STOPS),
+        ("Running", False, VmOutcome.STOPS),
+        ("Scheduled", False, VmOutcome.RESTARTS),
+    ],
+)
+def test_only_a_guest_that_never_ran_fails_with_its_pod(phase, reported, outcome):
+    subject = vmi(phase=phase, reported=reported, spec={"evictionStrategy": "None"})
+    owner = builders.vm(name="db", runStrategy="RerunOnFailure")
+    found = []
+    for pod in (launcher(), launcher(metadata=GONE_SOON)):
+        known = [subject, pod, machine("a"), machine("b"), owner]
+        found.append(vm_outcomes.forecast(subject, Snapshot(known, complete=["*"], time=NOW)))
+
+    assert [each.outcome for each in found] == [outcome, outcome]
+    assert found[1].state.state is State.STOPPING

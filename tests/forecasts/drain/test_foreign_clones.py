@@ -7,6 +7,7 @@ import pytest
 from tests.builders import manifest, warning
 from virt_admit.forecasts.drain.starts.storage import provisioners
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import PVC
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import command_of
 from virt_admit.model.problems import Problem
@@ -42,11 +43,12 @@ BASE = claim("base", "thrice", phase="Bound")
 MADE = claim("tmp-pvc-u1", source="base", uid="u1")
 
 
-def own(**metadata: object) -> Object:
+def own(phase: str = "Pending", **metadata: object) -> Object:
     owner = {"kind": "DataVolume", "name": "root", "uid": "d1", "controller": True}
     metadata = {"uid": "u1", "ownerReferences": [owner]} | metadata
     kind = ("v1", "PersistentVolumeClaim", "root", "shop")
-    return manifest(*kind, metadata=metadata, spec={"storageClassName": "once"}, status={})
+    spec, status = {"storageClassName": "once"}, {"phase": phase}
+    return manifest(*kind, metadata=metadata, spec=spec, status=status)
 
 
 def cdi(override: str = "csi-clone") -> Object:
@@ -86,6 +88,11 @@ def test_cdi_lets_the_storage_clone_into_another_class() -> None:
     assert "remove spec.cloneStrategyOverride of CDI cdi, which comes before" in problem.remedy
     assert "kubectl delete datavolume root -n shop" in problem.remedy
     assert problem.remedy.endswith("or create the disk in class thrice, that of its source")
+
+
+@pytest.mark.parametrize("phase", ["Bound", "Lost"])
+def test_no_disk_that_may_have_data_is_deleted(phase: str) -> None:
+    assert "kubectl delete" not in found(own(phase), cdi()).remedy
 
 
 def test_the_profile_of_its_class_lets_the_storage_clone() -> None:
@@ -141,3 +148,32 @@ def test_a_clone_of_its_own_class() -> None:
 
     assert problem is not None
     assert problem.reason.startswith(f"provisioner {DRIVER} gets no answer")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "rpc error: code = ResourceExhausted desc = not enough free space in pool data",
+        "rpc error: code = Unavailable desc = connection refused",
+        'error getting secret cdi/linstor: secrets "linstor" not found',
+    ],
+)
+def test_an_error_that_names_another_cause(error: str) -> None:
+    failing = warning(MADE, "ProvisioningFailed", error, "2027-03-01T11:58:00Z")
+    cluster = Snapshot([MADE, ONCE, THRICE, BASE, failing, own(), cdi()], ["*"], time=NOW)
+    problem = provisioners.problem(MADE, ONCE, None, cluster)
+
+    assert problem is not None
+    assert "clone" not in problem.reason
+    assert "datavolume" not in problem.remedy
+
+
+def test_the_other_claims_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [claim(f"tmp-{number}", source="base", uid=f"u{number}") for number in range(30)]
+    cluster = Snapshot([ONCE, THRICE, BASE, *many, *map(failed, many), cdi()], ["*"], time=NOW)
+    known, walks = cluster.known, []
+    monkeypatch.setattr(cluster, "known", lambda *kind: walks.extend(kind) or known(*kind))
+    for each in many:
+        provisioners.problem(each, ONCE, None, cluster)
+
+    assert walks.count(PVC) < len(many)

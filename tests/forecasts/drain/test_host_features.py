@@ -4,6 +4,9 @@ from tests import builders
 from tests.builders import kubevirt
 from tests.forecasts.drain.test_vm_states import BLOCKS, MIGRATES, row
 from tests.forecasts.drain.vm_motion import ROOM, cluster, launcher, vmi
+from virt_admit.forecasts.drain import vm_outcomes
+from virt_admit.forecasts.placement.refusals import refusal_remedies
+from virt_admit.model.kubevirt.instances.cpu_models import HOST
 
 MODEL = "Skylake-Server-IBRS"
 FAMILIES = ("host-model-cpu", "cpu-model-migration", "cpu-model")
@@ -58,3 +61,19 @@ def test_processors_of_another_kind_are_named_and_no_firmware():
 
 def test_nodes_with_the_same_features_take_it():
     assert drained(own={}).outcome == MIGRATES
+
+
+def test_the_labels_of_all_nodes_are_read_once(monkeypatch):
+    read = []
+    host_models = refusal_remedies._host_models
+    monkeypatch.setattr(
+        refusal_remedies, "_host_models", lambda node: read.append(node) or host_models(node)
+    )
+    here = builders.node("a", {f"{HOST}Icelake-Server": "true"}, allocatable=dict(ROOM))
+    other = builders.node("b", {f"{HOST}{MODEL}": "true"}, allocatable=dict(ROOM))
+    vmis = [vmi(name) for name in ("db", "web", "mail")]
+    known = cluster(*vmis, *(launcher(each.name) for each in vmis), here, other)
+    said = [vm_outcomes.forecast(each, known).reason for each in vmis]
+
+    assert all(f"while other nodes have another one (b: {MODEL})" in each for each in said)
+    assert sorted(each.name for each in read) == ["a", "b", "c"]

@@ -7,9 +7,12 @@ import pytest
 from tests.forecasts.drain.test_start_obstacles import stuck
 from tests.healthy.clusters import plain
 from tests.healthy.machines import claim
-from tests.healthy.parts import ago, obj, pod
+from tests.healthy.parts import ago, obj, pod, snapshot
 from tests.incidents.machines import find
 from tests.incidents.starts import starting
+from virt_admit.forecasts.placement import start_doubts
+from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import command_of
 
 WORKERS = ("w1", "w2", "w3")
@@ -251,6 +254,16 @@ def test_a_control_plane_that_runs_vms_too_is_in_maintenance():
     find(items, "Node", "w2")["metadata"]["labels"][label] = ""
 
     assert "uncordon w1" in with_frequency(items).remedy
+
+
+@pytest.mark.parametrize(("at", "is_kept"), [("2026-01-01T00:00:00Z", True), (ago(hours=2), False)])
+def test_no_kept_control_plane_node_is_uncordoned_for_another_pod(at, is_kept):
+    read = snapshot(as_control_plane(plain(), "w1", at=at))
+    cluster = Snapshot(map(Object, read["items"]), complete=["*"], time=read["time"])
+    way = start_doubts.opens("on w1 is cordoned", "", cluster)
+
+    assert way.endswith("add a node that takes it")
+    assert ("uncordon" not in way) is is_kept
 
 
 def test_no_kept_control_plane_node_is_uncordoned_for_room():

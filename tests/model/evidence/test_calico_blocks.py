@@ -177,6 +177,22 @@ def test_a_node_has_as_many_blocks_of_one_address_as_it_gets():
     assert "an IPPool with larger blocks (blockSize 26) and disable IPPool virt" in said.remedy
 
 
+def test_a_limit_is_set_in_an_object_that_calico_accepts():
+    said, _ = _of_limit(*_filled(20))
+    given = "maxBlocksPerHost 110, autoAllocateBlocks true and strictAffinity false"
+    assert said.remedy.startswith(f"make IPAMConfig default with {given}: kubectl explain ")
+
+
+def test_the_nodes_are_compared_once(monkeypatch):
+    read, admitted = [], calico_blocks.admitted
+    monkeypatch.setattr(calico_blocks, "admitted", lambda node: read.append(node) or admitted(node))
+    nodes = [manifest("v1", "Node", name, **ROOM) for name in ("n1", "n2")]
+    cluster = Snapshot([*nodes, *_filled(20)], ["*"])
+
+    assert calico_blocks.full("n2", cluster) == calico_blocks.full("n2", cluster)
+    assert len(read) == len(nodes)
+
+
 def test_a_limit_that_is_set():
     said, _ = _of_limit(*_filled(4, size=30), _config(maxBlocksPerHost=4))
     assert "4 blocks of 4 addresses each (blockSize 30 of IPPool virt)" in said.reason

@@ -192,3 +192,11 @@ def test_a_label_that_no_node_has_is_dropped_at_the_workload():
 def test_a_workload_that_something_else_writes_is_changed_there():
     assert "patch" not in _selecting({"pool": "spot"}, ownerReferences=[{"kind": "Kyverno"}])
     assert "patch" not in _selecting({HOST: "b"})
+    operated = _selecting(
+        {"pool": "spot"}, labels={"app.kubernetes.io/managed-by": "virt-operator"}
+    )
+    assert "or change what Deployment db or its operator demands" in operated
+    tracked = {"argocd.argoproj.io/tracking-id": "web:apps/Deployment:shop/db"}
+    assert "and in Argo CD application web, which else writes it again" in _selecting(
+        {"pool": "spot"}, annotations=tracked
+    )

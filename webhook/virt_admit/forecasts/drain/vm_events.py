@@ -109,10 +109,9 @@ def of_vm(
     ``loss``: what the loss of its node does. Never raises.
     """
     drain = EventForecast(VmEvent.DRAIN, str(row.outcome), row.reason, row.remedy, row.unseen)
-    if row.state.state is State.STOPPING:
+    if why := _ends(row):
         update, reboot, migration = (
-            EventForecast(event, effect, "it is being stopped")
-            for event, effect in _WHILE_STOPPING.items()
+            EventForecast(event, effect, why) for event, effect in _WHILE_STOPPING.items()
         )
         return drain, update, loss, reboot, migration
     reboot = _reboot(row.vmi, cluster)
@@ -126,6 +125,14 @@ def of_vm(
     return tuple(
         replace(each, remedy=changed_disks.safe(each.remedy, row.vmi, cluster)) for each in found
     )
+
+
+def _ends(row: Forecast) -> str:
+    """Return that a VMI, or its guest, ends now; empty: it does not. The pod of a deleted one may
+    have ended, or be gone, before it."""
+    if row.vmi.deleted or row.state.state is State.STOPPING:
+        return "it is being stopped"
+    return "its guest has just ended" if row.state.state is State.ENDED else ""
 
 
 _WHILE_STOPPING: Final = {

@@ -265,7 +265,7 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
     if ends is not None:
         leaves = ending_namespaces.reason(vmi, cluster) if state.state is State.STOPPING else ""
         removed = bool(leaves or ending_guests.removal(vmi, cluster))
-        lost = not vmi.deleted and state.state is State.GONE
+        lost = state.state is State.GONE
         gone = _Verdict(VmOutcome.STOPS, f"{ends.reason}{f', as {leaves}' if leaves else ''}")
         verdict = gone if removed else _shut_down(vmi, cluster, find, ends.reason, lost=lost)
         by_owner = removed or ending_guests.is_by_owner(vmi, cluster)
@@ -293,7 +293,7 @@ def _judge(vmi: Object, state: VmState, cluster: Cluster, find: _Find) -> _Verdi
         problems = vm_problems.of_reaction(vmi, evicted, cluster)
         return _Verdict(VmOutcome.BLOCKS, vm_problems.together(problems), problems=problems)
     if evicted.effect in (Effect.SHUTS_DOWN, Effect.ATTENDED):
-        return _not_migrated(vmi, state, evicted, cluster, find)
+        return _not_migrated(vmi, evicted, cluster, find)
     try:
         return _migrate(vmi, state, cluster, find, evicted.strategy.phrase)
     except Unseen as blind:
@@ -308,14 +308,12 @@ _ENDS: Final = {
 
 
 def _not_migrated(
-    vmi: Object, state: VmState, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find
+    vmi: Object, evicted: vmi_evictions.Reaction, cluster: Cluster, find: _Find
 ) -> _Verdict:
     if evicted.effect is Effect.ATTENDED:
         blind = f"{vm_problems.MOVER} {vmi.full_name} does so"
         return _Verdict(VmOutcome.UNKNOWN, evicted.reason, evicted.remedy, blind)
-    # a VMI whose guest never ran has failed then: lifecycle.go#updateStatus
-    unstarted = state.state is State.STARTING
-    verdict = _shut_down(vmi, cluster, find, evicted.reason, lost=unstarted)
+    verdict = _shut_down(vmi, cluster, find, evicted.reason)
     return verdict._replace(remedy=typed_remedies.or_migrates(verdict.remedy, vmi))
 
 
@@ -439,7 +437,9 @@ def _shut_down(
 ) -> _Verdict:
     if (removed := removed_operators.kubevirt(cluster)) is not None:
         return _Verdict(VmOutcome.STOPS, f"{why}; {removed.of_vms.reason}", removed.of_vms.remedy)
-    after = vmis.comes_back(vmi, cluster, lost=lost)
+    # a VMI whose guest never ran fails with its pod: lifecycle.go#updateStatus
+    lost = lost or vmi.at("status", "phase").text in vm_states.STARTING_PHASES
+    after = vmis.comes_back(vmi, cluster, lost=lost and not vmi.deleted)
     if not after.comes:
         return _Verdict(
             VmOutcome.STOPS, f"{why}; {after.why}", typed_remedies.started(after.remedy, vmi)

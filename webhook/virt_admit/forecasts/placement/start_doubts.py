@@ -25,13 +25,18 @@ from virt_admit.model.kubevirt.launcher import without_kvm
 from virt_admit.model.kubevirt.launcher.launcher_pod import UNSERVED
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import advice_of, cut_middle, names, shorten
+from virt_admit.model.node_updates import cordoners
 from virt_admit.model.problems import Problem
 from virt_admit.model.scheduler import controller_taints
 from virt_admit.model.scheduler.filters import FilterPipeline
 from virt_admit.model.scheduler.pods import Pod
 
 READS: Final[Reads] = union(
-    unserved_nodes.READS, volume_attachments.READS, node_drivers.READS, shared_taints.READS
+    cordoners.READS,
+    unserved_nodes.READS,
+    volume_attachments.READS,
+    node_drivers.READS,
+    shared_taints.READS,
 )
 """The fields that say it."""
 _PATIENCE: Final = timedelta(minutes=10)
@@ -194,8 +199,9 @@ def opens(why: str, fault: str, cluster: Cluster) -> str:
     """
     node, _, cause = why.removeprefix("on ").partition(" ")
     if cause == f"is {_CORDONED}":
-        way = f"uncordon {node}, if its maintenance is over, or add a node that takes it"
-        return makes_room(fault, way)
+        kept = cordoners.is_reserved(node, cluster)
+        way = "" if kept else f"uncordon {node}, if its maintenance is over, or "
+        return makes_room(fault, f"{way}add a node that takes it")
     if not why.startswith("on "):
         return makes_room(fault, "add a node that runs KubeVirt")
     if cause.startswith(without_kvm.OFF):

@@ -142,7 +142,7 @@ def _full(
         f"{node} has {count(limit, 'block')} {each}({size}), as many as Calico gives a node "
         f"({source}), and none has a free address"
     )
-    needed = -(-max(map(admitted, cluster.known(NODE)), default=0) // least)
+    needed = -(-cluster.cached(_most_admitted) // least)
     way = _raise(needed, config) if needed > limit else _LEFT
     larger = _BITS[own[0].version]
     pool = (
@@ -165,7 +165,8 @@ _LIMIT: Final = "maxBlocksPerHost"
 def _raise(most: int, config: Object | None) -> str:
     """Return how a node gets more blocks."""
     if config is None:
-        own = f"make {_CONFIGS[0].kind} default with {_LIMIT} {most} and autoAllocateBlocks true"
+        given = f"{_LIMIT} {most}, autoAllocateBlocks true and strictAffinity false"
+        own = f"make {_CONFIGS[0].kind} default with {given}"
         return typed(own, f"kubectl explain {_CONFIGS[0].plural}.{_CONFIGS[0].group}.spec")
     way = f"set {_set(config)} to {most}, so that each pod which a kubelet admits gets an address"
     kind = next(each for each in _CONFIGS if each.kind == config.kind)
@@ -197,6 +198,10 @@ def _free(block: Object) -> Iterator[Field]:
     """Yield the addresses of a block that no pod has; one without the list may have some."""
     listed = block.at("spec", "unallocated")
     return iter((listed,)) if not isinstance(listed.value, list) else listed.items()
+
+
+def _most_admitted(cluster: Cluster) -> int:
+    return max(map(admitted, cluster.known(NODE)), default=0)
 
 
 def admitted(node: Object) -> int:

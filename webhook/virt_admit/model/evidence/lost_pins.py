@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, argument, kubectl, merge_patch, nested, shell, typed
+from virt_admit.model.evidence import writers
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import (
@@ -48,7 +49,7 @@ READS: Final[Reads] = {
     REPLICA_SET: ("metadata.ownerReferences",),
     **dict.fromkeys(
         (DEPLOYMENT, STATEFUL_SET),
-        ("metadata.labels", "metadata.ownerReferences", "spec.template.spec.nodeSelector"),
+        (*writers.READ, *("metadata.ownerReferences", "spec.template.spec.nodeSelector")),
     ),
 }
 SUBSCRIBED_READS: Final[Reads] = union(
@@ -213,9 +214,13 @@ def _unselected(pod: Object, owner: Field, pin: LostPin, cluster: Cluster) -> st
     """Return how a workload drops a label of its nodeSelector that no node has; empty: it does not
     demand it there, or is written by an owner of its own.
     """
-    kind = next((each for each in _TEMPLATED if each.kind == owner["kind"].text), None)
+    group = (owner["apiVersion"].text or "").rpartition("/")[0]
+    kind = next(
+        (each for each in _TEMPLATED if (each.group, each.kind) == (group, owner["kind"].text)),
+        None,
+    )
     made = find(cluster, kind, pod.namespace, owner["name"].text) if kind is not None else None
-    if kind is None or made is None or any(True for _ in made.metadata["ownerReferences"].items()):
+    if kind is None or made is None or _is_operated(made):
         return ""
     own = made.at("spec", "template", "spec", "nodeSelector").texts
     if len(pin.selected) != 1 or not pin.selected <= own.keys():
@@ -223,10 +228,21 @@ def _unselected(pod: Object, owner: Field, pin: LostPin, cluster: Cluster) -> st
     (key,) = pin.selected
     label = f"{key}={own[key]}"
     told = merge_patch(kind, made.name, made.namespace or "", nested((*_SELECTOR, key), None))
-    helm = made.labels.get(_MANAGED) == _HELM
-    again = ", and in the values of its Helm release, which else writes it again" if helm else ""
+    writer = writers.of(made)
+    source = writer.source if writer is not None and writer.tool != _HELM else ""
+    if made.labels.get(_MANAGED) == _HELM or (writer is not None and writer.tool == _HELM):
+        source = "the values of its Helm release"
+    again = f", and in {source}, which else writes it again" if source else ""
     words = f"take {label} out of the nodeSelector of {made.kind} {made.name}{again}"
     return typed(words, told, f"or bring a node with label {label} back")
+
+
+def _is_operated(workload: Object) -> bool:
+    """Return whether an operator writes a workload, and so takes a change back. Those of KubeVirt
+    and CDI have a label alone (kubevirt/kubevirt:pkg/virt-operator/resource/apply/reconcile.go
+    #injectOperatorMetadata)."""
+    owned = any(True for _ in workload.metadata["ownerReferences"].items())
+    return owned or (workload.labels.get(_MANAGED) or "").endswith("operator")
 
 
 _TEMPLATED: Final = (DEPLOYMENT, STATEFUL_SET)

@@ -30,6 +30,11 @@ _WRITERS: Final = (
     ("meta.helm.sh/release-name", "Helm", "release"),
 )
 """Labels and annotations with the name of what writes an object."""
+READ: Final = (
+    "metadata.labels",
+    *(f"metadata.annotations.{key}" for key in (_TRACKED, *(key for key, _, _ in _WRITERS))),
+)
+"""What ``of`` reads of an object."""
 
 
 def of(obj: Object) -> Writer | None:

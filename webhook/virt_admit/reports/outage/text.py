@@ -19,6 +19,8 @@ from virt_admit.forecasts.placement import virt_handlers, volume_attachments
 from virt_admit.forecasts.placement.components import busy_volumes, cluster_controllers
 from virt_admit.model.kubernetes import node_health
 from virt_admit.model.kubernetes.cluster import entry
+from virt_admit.model.kubernetes.kinds import VMI
+from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.launcher.launcher_pod import is_launcher
 from virt_admit.model.messages import count, ended, names
 from virt_admit.model.sanitize import indented, line, name
@@ -148,14 +150,22 @@ def _members(one: Outage) -> str:
 
 def _ending(one: Outage) -> Iterator[str]:
     """Yield the launchers that are being deleted on nodes which are lost: no kubelet ends them, and
-    KubeVirt starts their VMs elsewhere only when they are gone.
+    KubeVirt starts their VMs elsewhere only when they are gone. A VM that has left the node waits
+    for no pod there.
     """
     cluster = one.loss.cluster
     for node in one.nodes:
         if not virt_handlers.is_lost(cluster, node):
             continue
         here = entry(cluster, evicted_pods.by_node, node) or ()
-        ending = sorted(pod.full_name for pod in here if pod.deleted and is_launcher(pod))
+        guests = {(vmi.namespace, vmi.name) for vmi in entry(cluster, vmis.by_node, node) or ()}
+        ending = sorted(
+            pod.full_name
+            for pod in here
+            if pod.deleted
+            and is_launcher(pod)
+            and (pod.namespace, pod.owned_by(VMI.kind)) in guests
+        )
         if ending:
             yield (
                 f"  Terminating: {names(ending, 200)}. No kubelet of {name(node)} ends them, and "

@@ -309,7 +309,7 @@ def _alike(stop: Stop) -> str:
 def _stops(stops: Sequence[Stop]) -> Iterator[str]:
     groups = by_cause(stops)
     said: dict[str, str] = {}
-    remedies: dict[str, str] = {}
+    remedies: dict[str, tuple[str, str]] = {}
     for same in groups[:_MOST]:
         stop, where = same[0], names(each.node for each in same)
         subject, _, why = stop.reason.partition(": ")
@@ -319,9 +319,9 @@ def _stops(stops: Sequence[Stop]) -> Iterator[str]:
         at = "leaves out" if leaves_out(stop) else "stops at"
         does = "waits" if stop.awaits else "stops"
         yield f"{at} {where}: {reason}" if stop.node else f"{does}: {reason}"
-        done = remedies.setdefault(stop.remedy, where)
-        told = len(stop.remedy) >= _LONG and done and (done != where or not is_new)
-        as_first = f"at {done}" if done != where else f"for {first}"
+        done, of = remedies.setdefault(stop.remedy, (where, subject))
+        told = len(stop.remedy) >= _LONG and done and (done != where or of != subject)
+        as_first = f"at {done}" if done != where else f"for {of}"
         yield f"  to do: {f'the same as {as_first}' if told else stop.remedy}"
         if stop.behind:
             yield f"  behind: {names(map(str, stop.behind), 80)}"

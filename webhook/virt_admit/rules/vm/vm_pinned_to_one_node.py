@@ -40,7 +40,7 @@ def check(obj: Object, context: Context) -> Findings:
     pin = permanent_constraints.pin(vmi)
     if pin is None or not pin.tight or not vmi_evictions.awaits_migration(obj, context.facts):
         return
-    if left_selectors.may_pass(obj, context.cluster):
+    if left_selectors.passes(obj, context.cluster):
         return  # the selector goes when that migration has ended
     if alone := left_selectors.host(obj, context.cluster):
         yield _left(obj, pin.path, alone)

@@ -209,6 +209,8 @@ def stretched(eviction: PodEviction, owner: Object, kind: Kind) -> OperatorAnswe
         f"{len(others)} of them ({names(others, 80)}) are in another cluster; here "
         f"{pods} pods run{of}"
     )
+    if pods < _WRITTEN:
+        return OperatorAnswer(Way.NEVER, reason, _third(eviction, owner, kind, key))
     told = kubectl("annotate", kind, owner.name, owner.namespace or "", f"{key}={pods - 1}")
     counts = f"{_OWN_DOMAIN} or later, which counts those of its domain only"
     update = f"update the operator of Portworx to {counts}"
@@ -220,6 +222,22 @@ def stretched(eviction: PodEviction, owner: Object, kind: Kind) -> OperatorAnswe
 
 
 _ANNOTATED: Final = Version(23, 10, 2)
+_WRITTEN: Final = 3
+"""The operator of Portworx writes no budget for fewer pods, and leaves the one that there is
+(disruption_budget.go#createPortworxPodDisruptionBudget, also of 24.1.0)."""
+
+
+def _third(eviction: PodEviction, owner: Object, kind: Kind, key: str) -> str:
+    """Return how its operator writes a budget again for a site of one or two storage nodes."""
+    runs = _release(eviction.cluster)
+    then = f"set annotation {key} of {owner.kind} {owner.name} to {_WRITTEN - 1}"
+    if runs is not None and runs < _ANNOTATED:
+        then = f"update the operator of Portworx to {_OWN_DOMAIN} or later"
+    words = (
+        f"Let Portworx have storage on {_WRITTEN} nodes here and {then}: for fewer its operator "
+        "writes no budget, and leaves this one whatever its release"
+    )
+    return typed(words, kubectl("describe", kind, owner.name, owner.namespace or ""))
 
 
 def _has_storage(node: Object, owner: Object) -> bool:

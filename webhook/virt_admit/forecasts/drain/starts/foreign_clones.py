@@ -12,13 +12,14 @@ pkg/controller/datavolume-controller.go#validateSameStorageClass); cozystack/coz
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.components.drivers import refusing_storage
 from virt_admit.model.commands import and_then, kubectl, merge_patch, typed
 from virt_admit.model.kubernetes import events
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import (
     CDI,
     DATA_VOLUME,
@@ -49,6 +50,12 @@ _CLONE: Final = "csi-clone"
 _FAILED: Final = "ProvisioningFailed"
 _OVERRIDE: Final = "cloneStrategyOverride"
 _LONGEST: Final = 120
+_OTHER_CAUSE: Final = re.compile(
+    "ResourceExhausted|Unavailable|Unauthenticated|PermissionDenied|no (?:free )?space|not enough"
+    "|quota|secret|not found|connection refused",
+    re.IGNORECASE,
+)
+"""Errors that an empty claim of the class, or a copy by pods, would meet just so."""
 
 
 class _Clone(NamedTuple):
@@ -64,14 +71,19 @@ class _Clone(NamedTuple):
 
 def of(claim: Object, why: str, cluster: Cluster) -> Problem | None:
     """Return that a claim gets no volume as a clone of one in another class; None: it is none, or
-    such a clone has come about here, or other claims of that provisioner fail as well.
+    such a clone has come about here, or other claims of that provisioner fail as well, or the error
+    has a cause of its own.
 
     ``why``: the last error of its provisioner.
     """
     found = _clone(claim, cluster)
-    if found is None or refusing_storage.of_class(found.into, cluster) is not None:
+    if found is None or _OTHER_CAUSE.search(why):
         return None
-    if _is_possible(found, cluster) or _fails_anyway(found, cluster):
+    if refusing_storage.of_class(found.into, cluster) is not None:
+        return None
+    if entry(cluster, _came_about, (found.of.name, found.into.name)):
+        return None
+    if entry(cluster, _failing, found.into["provisioner"].text or ""):
         return None
     made = claim.labels.get(_OWNED)
     begin = f"{_chooser(found, cluster)} makes it" if made else "it is to be"
@@ -123,25 +135,27 @@ def _only(own: Mapping[str, object], other: Mapping[str, object]) -> list[str]:
     return [f"{key.rpartition('/')[2]}={own[key]}" for key in differ]
 
 
-def _is_possible(found: _Clone, cluster: Cluster) -> bool:
-    """Return whether such a clone has got its volume here."""
+def _came_about(cluster: Cluster) -> Mapping[tuple[str, str], bool]:
+    """Return from which class into which other one a clone has got its volume here."""
     bound = (each for each in cluster.known(PVC) if each.at("status", "phase").text == "Bound")
-    clones = (_clone(each, cluster) for each in bound if _class(each) == found.into.name)
-    return any(each is not None and each.of.name == found.of.name for each in clones)
+    clones = (_clone(each, cluster) for each in bound)
+    return {(each.of.name, each.into.name): True for each in clones if each is not None}
 
 
-def _fails_anyway(found: _Clone, cluster: Cluster) -> bool:
-    """Return whether the provisioner also fails with claims that are no such clones."""
-    driver = found.into["provisioner"].text
+def _failing(cluster: Cluster) -> Mapping[str, bool]:
+    """Return the provisioners that also fail with claims that are no such clones."""
+    found: dict[str, bool] = {}
     for each in cluster.known(PVC):
         if each.at("status", "phase").text != "Pending" or _clone(each, cluster) is not None:
             continue
         used = find(cluster, STORAGE_CLASS, "", _class(each))
-        if used is None or used["provisioner"].text != driver:
-            continue
-        if events.last_warning(each, _FAILED, None, cluster):
-            return True
-    return False
+        if used is not None and events.last_warning(each, _FAILED, None, cluster):
+            found[used["provisioner"].text or ""] = True
+    return found
+
+
+def _by_uid(cluster: Cluster) -> Mapping[str, Object]:
+    return {each.metadata["uid"].text or "": each for each in cluster.known(PVC)}
 
 
 # --- what CDI chose -------------------------------------------------------------------------------
@@ -175,8 +189,9 @@ def _copied(found: _Clone, uid: str, cluster: Cluster) -> str:
             removed += " (HyperConverged, if it writes it, has it in a jsonpatch annotation)"
         unset = merge_patch(CDI, cdi.name, "", {"spec": {_OVERRIDE: None}})
         steps = and_then(steps, removed, "" if written else unset)
-    own = next((each for each in cluster.known(PVC) if each.metadata["uid"].text == uid), None)
-    disk = own.owned_by(DATA_VOLUME.kind) if own is not None else None
+    own = entry(cluster, _by_uid, uid)
+    empty = own is not None and own.at("status", "phase").text == "Pending"
+    disk = own.owned_by(DATA_VOLUME.kind) if own is not None and empty else None
     again, gone = "make the empty disk again, as its claim keeps the strategy", ""
     if own is not None and disk:
         owner = find(cluster, DATA_VOLUME, own.namespace, disk)

@@ -20,6 +20,7 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances.cpu_models import HOST, TARGET
 from virt_admit.model.kubevirt.launcher.launcher_pod import CPU_FEATURE
 from virt_admit.model.kubevirt.settings import configuration, live_updates
+from virt_admit.model.lookups import grouped
 from virt_admit.model.messages import names
 from virt_admit.model.problems import Problem, ProblemCause
 from virt_admit.model.scheduler import controller_taints
@@ -257,13 +258,24 @@ def of_host_model(target: SchedulingTarget, causes: Collection[str], cluster: Cl
 
 def _other_hosts(own: str, cluster: Cluster) -> str:
     """Return the host models of the other nodes, as an insertion; empty: they are not known."""
-    models = {node.name: _host_models(node) for node in cluster.known(NODE)}
-    by_model: dict[str, list[str]] = {}
-    for node, model in models.items():
-        if model and model != models.get(own):
-            by_model.setdefault(model, []).append(node)
-    said = (f"{names(some)}: {model}" for model, some in sorted(by_model.items()))
-    return f", while other nodes have another one ({names(said, 150)})" if by_model else ""
+    return cluster.cached(_unlike).get(cluster.cached(_by_host).get(own, ""), "")
+
+
+def _by_host(cluster: Cluster) -> Mapping[str, str]:
+    return {node.name: _host_models(node) for node in cluster.known(NODE)}
+
+
+def _unlike(cluster: Cluster) -> Mapping[str, str]:
+    """Return by host model which nodes have another one, as that insertion. VMs share it: to look
+    at all labels of all nodes for each VM takes long."""
+    models = cluster.cached(_by_host)
+    by_model = grouped(filter(models.get, models), models.__getitem__)
+    said = {model: f"{names(some)}: {model}" for model, some in sorted(by_model.items())}
+    return {
+        own: f", while other nodes have another one ({names(others, 150)})"
+        for own in ("", *said)
+        if (others := [text for model, text in said.items() if model != own])
+    }
 
 
 def _host_models(node: Object) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
 from virt_admit.model.kubernetes import kinds
-from virt_admit.model.kubernetes.cluster import Cluster, gather
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, gather
 from virt_admit.model.kubernetes.kinds import VM, VMI, VMIM
 from virt_admit.model.kubernetes.nodes import HOSTNAME
 from virt_admit.model.kubernetes.objects import Object
@@ -86,9 +86,16 @@ def aim(vmi: Object, cluster: Cluster) -> Aim:
     return Aim(words, typed(first, abort, "then migrate it to a node that can run it"))
 
 
-def may_pass(vmi: Object, cluster: Cluster) -> bool:
-    """Whether the host name goes with a migration under way, or that could not be read."""
-    return any(_aiming(vmi, cluster))
+def passes(vmi: Object, cluster: Cluster) -> bool:
+    """Whether the host name of a VMI goes with a migration under way.
+
+    Raises:
+        Unseen: such a migration may be there.
+    """
+    aiming, unread = _aiming(vmi, cluster)
+    if unread and not aiming:
+        raise Unseen(unread)
+    return bool(aiming)
 
 
 def _aiming(vmi: Object, cluster: Cluster) -> tuple[list[Object], str]:
