@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tests.fake_api import FakeApi, path_of
 from virt_admit.cli import main
-from virt_admit.model.kubernetes.kinds import KUBEVIRT, NM, NODE, PVC
+from virt_admit.model.kubernetes.kinds import KUBEVIRT, NODE, PVC, SNR_CONFIG
 from virt_admit.rules import load_rules
 
 RULE = "vm-live-migrate-not-migratable"
@@ -108,7 +108,7 @@ def test_only_what_the_rules_look_up_is_listed_and_nothing_is_written(check, api
     paths = {path for path, _ in api.requests}
     assert path_of(PVC) in paths
     assert path_of(NODE) in paths
-    assert path_of(NM) not in paths
+    assert path_of(SNR_CONFIG) not in paths
 
 
 def test_what_may_be_listed_in_the_namespace_alone(check, api):

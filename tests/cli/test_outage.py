@@ -169,7 +169,8 @@ def test_the_text_names_who_acts_what_to_type_and_each_part_of_the_time(saved):
     assert "NodeHealthCheck workers (n1) frees the pods by FenceAgentsRemediation" in out
     assert "detected 50-55 s (kube-controller-manager), waited 300 s (the health check)" in out
     assert "detached 360 s (kube-controller-manager), started 10-120 s (assumed)" in out
-    _, out, _ = run("outage", "n1", "--cluster", saved(NODES, volumes, own))
+    cluster = saved(NODES, volumes, own, serverVersion="v1.33.4")
+    _, out, _ = run("outage", "n1", "--cluster", cluster)
     assert "confirm that n1 is powered off, then: kubectl taint nodes n1" in joined(out)
     assert "--force" not in out
 
