@@ -141,6 +141,7 @@ def test_a_setting_that_is_off():
     [
         (PVC, f"add {STORAGE} to"),
         ("Slirp interface is not enabled in kubevirt-config", "allow in the configuration of Kube"),
+        ("Macvtap feature gate is not enabled", "correct in the VM what KubeVirt rejects"),
         ("the name is too long", "correct in the VM what KubeVirt rejects"),
     ],
 )

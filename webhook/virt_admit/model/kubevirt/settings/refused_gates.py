@@ -66,6 +66,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     ),
 }
 _LIST: Final = Path("spec", "configuration", "developerConfiguration", "featureGates")
+_REMOVED: Final = "Discontinued"
 _THEN: Final = "; KubeVirt then tries again by itself, within 17 minutes"
 """virt-controller pauses 1000 seconds at most between retries."""
 
@@ -85,6 +86,11 @@ def gate_of(said: str) -> str:
     return next((gate for words, gate in _IN_WORDS.items() if words in said), "")
 
 
+def is_removed(said: str, cluster: Cluster) -> bool:
+    """Return whether a refusal misses a gate of what the running release has no more."""
+    return _state(gate_of(said), cluster) == _REMOVED
+
+
 def remedy(said: str, cluster: Cluster) -> str:
     """Return what ends that KubeVirt refuses an object for what is off in the cluster; empty:
     the refusal names nothing of the kind, or the running release has removed it.
@@ -96,7 +102,7 @@ def remedy(said: str, cluster: Cluster) -> str:
         return typed(way.words, way.command) if way.command else way.words
     gate = gate_of(said)
     state = _state(gate, cluster)
-    if not gate or state == "Discontinued":
+    if not gate or state == _REMOVED:
         return ""
     title = f"KubeVirt {kubevirt.full_name}" if kubevirt is not None else "KubeVirt"
     if kubevirt is not None and (state == "GA" or _has(kubevirt, gate)):
