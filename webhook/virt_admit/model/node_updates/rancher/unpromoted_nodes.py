@@ -60,6 +60,13 @@ class UnpromotedNodes(NamedTuple):
         )
 
     @property
+    def told(self) -> Sequence[str]:
+        """Return those of which a finding is enough: the ones that get another zone, or else one of
+        which a cluster may have a hundred.
+        """
+        return [name for name in self.names if name in self.moves] or self.names[:1]
+
+    @property
     def remedy(self) -> str:
         """How Harvester promotes them. What else goes by zones is not known."""
         steps = [
