@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import releases
 from virt_admit.model.commands import about, json_patch, kubectl, merge_patch, nested, typed
+from virt_admit.model.evidence.writes import fleet_objects
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -121,6 +122,8 @@ def _gate(gate: str, since: str, title: str, kubevirt: Object | None, cluster: C
     words = f"add {gate} to the featureGates of {title}"
     if kubevirt is None:
         return _Way(f"{words}{since}", "kubectl get kubevirt -A")
+    if chart := fleet_objects.chart_of(kubevirt):
+        return _in_chart(f"{words}{since}", chart)
     disabled = next((each for each in _listed(kubevirt, enabled=False) if each.name == gate), None)
     if disabled is not None:
         step = Patch("remove", disabled.path)
@@ -188,8 +191,18 @@ def _setting(path: str, kubevirt: Object | None, cluster: Cluster) -> _Way:
         return _Way(f"{words} by {by}, which writes it", about("edit", hco, HCO))
     if kubevirt is None:
         return _Way(words, "kubectl get kubevirt -A")
+    if chart := fleet_objects.chart_of(kubevirt):
+        return _in_chart(words, chart)
     data = nested(steps, value=True)
     return _Way(words, merge_patch(KUBEVIRT, kubevirt.name, kubevirt.namespace, data))
+
+
+def _in_chart(words: str, chart: str) -> _Way:
+    """Return a change of KubeVirt where Harvester writes it: one by hand makes its chart Modified,
+    with which no upgrade starts.
+    """
+    by = f"in spec.values of ManagedChart {chart}, which writes it"
+    return _Way(f"{words} {by}", fleet_objects.edit(chart))
 
 
 def _listed(kubevirt: Object, *, enabled: bool) -> list[NamedGate]:
