@@ -14,12 +14,12 @@ from tests.rules.test_rules import ask
 from virt_admit.engine.admission_review import Request, Response, Verdict
 from virt_admit.forecasts.drain.drain_plan import plan
 from virt_admit.forecasts.repair.found_problems import of_plan
+from virt_admit.model.evidence.writes import fleet_objects
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.json_patch import apply
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubevirt.instances import expand
-from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.model.problems import Problem, ProblemCause, problem_of
 from virt_admit.reports.findings.commands import command
 from virt_admit.reports.findings.report import ObjectResult, rows_of, without_object

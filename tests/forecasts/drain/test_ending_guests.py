@@ -318,6 +318,14 @@ def test_an_evicted_guest_that_ignores_its_power_button():
     assert problem.reason in row.reason
 
 
+def test_a_pod_that_is_deleted_with_a_shorter_grace_period_is_killed_by_its_kubelet():
+    subject, cluster = evicted(end="2027-03-01T12:05:30Z", seconds=1770)
+    assert ending_guests.problem(subject, cluster).reason.endswith(
+        "Its kubelet kills it only at 2027-03-01T12:05:30Z, in 5 min, as "
+        "deletionGracePeriodSeconds of that pod is 1770"
+    )
+
+
 def test_a_guest_whose_namespace_is_being_deleted_is_not_started_again():
     subject, cluster = evicted()
     space = manifest("v1", "Namespace", "shop", metadata={"deletionTimestamp": ASKED})

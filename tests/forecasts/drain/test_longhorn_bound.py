@@ -155,7 +155,7 @@ def test_replicas_that_have_no_node_to_move_to():
     )
     assert found["remedy"].startswith("Add a node with disks for Longhorn, to which it moves them")
     assert '{"value":"block-if-contains-last-replica"}' in found["remedy"]
-    assert found["remedy"].endswith("or as a decision, set numberOfReplicas of these volumes to 2")
+    assert found["remedy"].endswith("or as a decision, set numberOfReplicas of v1 to 2")
 
 
 def test_the_complaint_of_volumes_that_hold_a_drain_is_not_told_apart():
@@ -169,6 +169,37 @@ def test_the_complaint_of_volumes_that_hold_a_drain_is_not_told_apart():
     assert (told.name, told.also) == ("v1", ("longhorn-system/v2",))
 
 
+def being_moved(on, *more):
+    """Return what a drain of a meets while Longhorn writes the replica that is to follow that of a;
+    healthy ones are on these nodes.
+    """
+    objects = [*(replica("v1", each) for each in on), replica("v1", "c", healthy=False)]
+    disks = [storing(each) for each in {*on, "c"}]
+    return world.longhorn(
+        *objects, attached(len(on)), *disks, *more or [policy("block-for-eviction")]
+    )
+
+
+def test_another_copy_ends_the_move_of_a_last_one():
+    last = policy("block-for-eviction-if-contains-last-replica")
+    copies = [replica("v1", "a"), *(replica("v1", on, healthy=False) for on in "bc")]
+    objects = world.longhorn(*copies, attached(3), last, *map(storing, "abc"))
+    found = blocker(objects)
+    assert found["now"] is True
+    assert found["reason"] == "the only healthy copy of Longhorn volume v1 is on node a"
+    assert found["remedy"].startswith("Wait until Longhorn has rebuilt a copy on another node")
+
+    movable = [replica("v2", "a"), attached(1, "v2")]
+    assert drained([*objects, *movable])["drainable"] is None
+
+
+def test_the_number_that_is_lowered_is_that_of_all_volumes_without_a_place():
+    more = [attached(3, "v2"), replica("v2", "a"), replica("v2", "b")]
+    healthy, building = replica("v2", "c"), replica("v2", "c", healthy=False)
+    assert blocker(evicted(*more, healthy))["remedy"].endswith("numberOfReplicas of v1, v2 to 2")
+    assert "numberOfReplicas" not in blocker(evicted(*more, building))["remedy"]
+
+
 SOFT = manifest(
     *("longhorn.io/v1beta2", "Setting", "replica-soft-anti-affinity", world.LONGHORN), value="true"
 )
@@ -180,11 +211,22 @@ SOFT = manifest(
         (evicted(storing("d")), ()),
         (evicted(on="ab", wanted=2), ()),
         (evicted(wanted=2), ()),
+        (being_moved("ab"), ()),
+        (being_moved("a", policy("block-for-eviction-if-contains-last-replica")), ()),
         (evicted(SOFT), ()),
         (evicted(attached(3, replicaSoftAntiAffinity="enabled")), ()),
         (evicted(), ("nodes.longhorn.io",)),
     ],
-    ids=["a fourth node", "two copies", "one too many", "soft", "soft volume", "no nodes"],
+    ids=[
+        "a-fourth-node",
+        "two-copies",
+        "one-too-many",
+        "under-way",
+        "last",
+        "soft",
+        "soft-volume",
+        "no-nodes",
+    ],
 )
 def test_replicas_that_may_have_a_node_to_move_to(objects, unreadable):
     found = drained(objects, unreadable=unreadable)

@@ -8,7 +8,9 @@ import pytest
 
 from tests.builders import manifest
 from virt_admit.forecasts.drain import drain_plan
+from virt_admit.forecasts.drain.states import pod_finalizers
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import POD
 
 ARGO, KUEUE = "workflows.argoproj.io/status", "kueue.x-k8s.io/managed"
 NOW, THEN = "2026-01-01T12:00:00Z", "2026-01-01T09:00:00Z"
@@ -267,3 +269,23 @@ def test_a_pod_whose_workflow_was_deleted_while_its_controller_was_down() -> Non
 def test_a_workflow_that_may_be_there(objects: list[Any], complete: str) -> None:
     remedy = asked(*objects, WORKS, complete=(complete, "nodes"))[1]
     assert remedy.startswith("See why Deployment argo/workflow-controller does not remove it")
+
+
+def test_many_kept_pods_are_compared_with_the_others_once() -> None:
+    class Counting(Snapshot):
+        asked = 0
+
+        def known(self, kind: Any, namespace: Any = None) -> Any:
+            self.asked += kind is POD
+            return super().known(kind, namespace)
+
+    pods = [kept("guard.example.net/hold") for _ in range(3)]
+    for number, pod in enumerate(pods):
+        pod.data["metadata"]["name"] = f"job-{number}"
+    found = Counting([*pods, controller("web-6b-x")], complete=["*"], time=NOW)
+    every, before = [], 0
+    for pod in pods:
+        every.append(pod_finalizers.held(pod, found))
+        before = before or found.asked
+    assert all(each and each.why.endswith("guard.example.net") for each in every)
+    assert found.asked == before

@@ -7,6 +7,7 @@ from tests.healthy.parts import ago
 from tests.incidents.machines import find, guest
 from tests.incidents.starts import GPU, gpu, starting, with_gpu
 from virt_admit.forecasts.drain.guests import restart_guard
+from virt_admit.forecasts.drain.starts.devices import unreported_devices
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 
@@ -28,6 +29,35 @@ def test_a_vm_that_lacks_more_than_the_device_does_not_wait_for_it():
     assert waits in held()
     for cause in ("taint", "closed"):
         assert "VM vms/cad" not in held(**{cause: True})
+
+
+def test_a_vm_that_another_node_takes_does_not_wait_for_the_device():
+    waiting = starting("cad", "Scheduling", **with_gpu())
+    for each in waiting:
+        each["spec"].pop("nodeSelector", None)
+
+    def more(items, free):
+        find(items, "Node", "w2")["status"]["allocatable"] |= {GPU: free}
+
+    assert "VM vms/cad" in lost(lambda items: more(items, "0"), more=waiting)
+    assert "VM vms/cad" not in lost(lambda items: more(items, "1"), more=waiting)
+
+
+def test_a_waiting_vm_is_placed_once_for_all_nodes(monkeypatch):
+    asked = []
+    place = unreported_devices.candidates.target
+
+    def target(vmi, *rest, **more):
+        asked.append(vmi.name)
+        return place(vmi, *rest, **more)
+
+    monkeypatch.setattr(unreported_devices.candidates, "target", target)
+    items = gpu("0", external=True) + starting("cad", "Scheduling", **with_gpu())
+    find(items, "Node", "w2")["status"]["allocatable"] |= {GPU: "0"}
+    items += guest("r1", "w1", **with_gpu()) + guest("r2", "w2", **with_gpu())
+    cluster = Snapshot(list(map(Object, items)), ["*"], time=ago())
+    assert all(unreported_devices.note(node, cluster) for node in ("w1", "w2"))
+    assert asked.count("cad") == 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from virt_admit.forecasts.placement.components import broken_pods
 from virt_admit.forecasts.placement.components.kubelets import private_mounts
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.kubernetes.cluster import Snapshot
+from virt_admit.model.kubernetes.kinds import NODE, POD
 
 SAID = 'failed to generate spec: path "/var/run/kubevirt" is mounted on "/" but it is not a shared '
 
@@ -63,6 +64,20 @@ def test_systems_on_which_it_works_are_those_of_ready_pods(others):
     assert private_mounts.of_pod(own, cluster(own, *others)).reason.endswith(
         "but mount / of a is not shared (osImage Alpine Linux v3.17)"
     )
+
+
+def test_many_pods_are_gone_through_once():
+    class Counting(Snapshot):
+        asked = 0
+
+        def known(self, kind, namespace=None):
+            self.asked += kind is POD
+            return super().known(kind, namespace)
+
+    own = [handler(f"n{number}", f"{SAID}mount") for number in range(3)]
+    found = Counting([*own, *cluster().known(NODE)], complete=["*"])
+    assert all(private_mounts.of_pod(each, found) for each in own)
+    assert found.asked == 1
 
 
 @pytest.mark.parametrize("said", ["", "failed to create shim task: context deadline exceeded"])

@@ -179,7 +179,8 @@ def test_a_request_that_cannot_be_read_may_be_of_the_only_silent_node(body):
     assert said == (
         "repair or fence its node; if it is up, see whether it asks for a certificate (2 "
         "CertificateSigningRequests are pending for 70 min, the newest being csr-1), and approve "
-        "that one if its subject is b (kubectl certificate approve csr-1)"
+        "that one if its subject is b (kubectl describe csr csr-1 shows it; kubectl certificate "
+        "approve csr-1)"
     )
 
 

@@ -5,9 +5,9 @@ import pytest
 from tests.builders import manifest
 from tests.model.node_updates.test_managed_charts import order
 from virt_admit.kube.field_filter import WHOLE
-from virt_admit.model.evidence.writes import field_owners
+from virt_admit.model.evidence.writes import field_owners, fleet_objects
 from virt_admit.model.kubernetes.objects import Object
-from virt_admit.model.node_updates.rancher import apply_conflicts, fleet_objects
+from virt_admit.model.node_updates.rancher import apply_conflicts
 
 METHODS = {"f:workloadUpdateStrategy": {"f:workloadUpdateMethods": {}}}
 PATCHED = "2027-03-01T10:55:00Z"

@@ -10,12 +10,13 @@ import pytest
 from tests.builders import manifest, node
 from tests.cli.test_upgrade import kubevirt
 from virt_admit.forecasts.upgrade.rehearsal import Options, rehearse
+from virt_admit.model.evidence.writes import fleet_objects
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Snapshot
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.messages import command_of
 from virt_admit.model.node_updates import harvester_upgrades
-from virt_admit.model.node_updates.rancher import fleet_objects, managed_charts
+from virt_admit.model.node_updates.rancher import managed_charts
 
 NOW = "2027-03-01T12:00:00Z"
 

@@ -85,6 +85,14 @@ def test_one_object_is_left_out_already() -> None:
     assert step["value"]["kind"] == "ValidatingWebhookConfiguration"
 
 
+def test_what_else_differs_keeps_the_chart_from_being_ready() -> None:
+    other = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "x", "name": "y"}
+    _, remedy = differing(TLS, hook(), other | {"patch": '{"spec":{"replicas":1}}'})
+    assert remedy.endswith("see to Deployment x/y as well, which Fleet names beside them")
+    assert "goes on by itself" not in remedy
+    assert "goes on by itself" in differing(TLS, hook())[1]
+
+
 @pytest.mark.parametrize(
     ("changed", "left_out"),
     [

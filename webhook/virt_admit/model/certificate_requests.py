@@ -380,7 +380,8 @@ def _unread(cluster: Cluster) -> Mapping[str, str]:
         node: (
             f"if it is up, see whether it asks for a certificate ({len(found)} "
             f"{CSR.kind}{plural} {newest}), and approve that one if its subject is {node} "
-            f"({shell('kubectl', 'certificate', 'approve', newest)})"
+            f"({shell('kubectl', 'describe', 'csr', newest)} shows it; "
+            f"{shell('kubectl', 'certificate', 'approve', newest)})"
         )
     }
 

@@ -125,6 +125,17 @@ def test_hyperconverged_writes_the_gates():
     assert "kubectl edit" in remedy(PVC, kubevirt("v1.8.0"), hco(**dict.fromkeys(key, "?")))
 
 
+def test_the_chart_of_harvester_writes_its_kubevirt():
+    own = kubevirt()
+    own["metadata"]["namespace"] = "harvester-system"
+    bridge = "Bridge on pod network configuration is not enabled under kubevirt-config"
+    for said in (PVC, bridge):
+        found = remedy(said, own)
+        assert "in spec.values of ManagedChart harvester, which writes it" in found
+        assert "kubectl edit managedchart harvester -n fleet-local" in found
+        assert "kubectl patch" not in found
+
+
 def test_a_setting_that_is_off():
     said = "Bridge on pod network configuration is not enabled under kubevirt-config"
     assert remedy(said, kubevirt()) == (
@@ -141,6 +152,7 @@ def test_a_setting_that_is_off():
     [
         (PVC, f"add {STORAGE} to"),
         ("Slirp interface is not enabled in kubevirt-config", "allow in the configuration of Kube"),
+        ("Macvtap feature gate is not enabled", "correct in the VM what KubeVirt rejects"),
         ("the name is too long", "correct in the VM what KubeVirt rejects"),
     ],
 )

@@ -309,7 +309,7 @@ def _verdict(
 
 def _no(lost: Loss, rows: Sequence[LostVm], room: RoomLeft) -> Iterator[str]:
     if lost.stopped:
-        held = unpromoted_nodes.known(lost.cluster)
+        held = unpromoted_nodes.of_loss(lost.lost, lost.cluster)
         why = f". {held.reason}" if held is not None else ""
         yield f"{lost.stopped}, no VM restarts and no health check acts{why}"
     if room.fits is False:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, kubectl, typed
 from virt_admit.model.evidence.writes import refused_writes
+from virt_admit.model.evidence.writes.fleet_objects import LOCAL
 from virt_admit.model.evidence.writes.refused_writes import RefusedWrite
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -35,7 +36,6 @@ from virt_admit.model.messages import capital, cut, names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT
 from virt_admit.model.node_updates.rancher import helm_releases
-from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 from virt_admit.model.node_updates.rancher.helm_releases import HeldRelease
 from virt_admit.model.node_updates.update_orders import StandingOrder
 

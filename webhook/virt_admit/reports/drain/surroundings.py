@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from virt_admit.forecasts.drain.drain_plan import NodePlan, Plan
@@ -39,8 +40,8 @@ def with_reported(plan: Plan, cluster: WholeCluster, read: Read = no_events) -> 
         nodes = tuple(replace(each, notes=tuple(_agreeing(each, cluster))) for each in nodes)
     told = {text for node in nodes for text in said(node)} | {*plan.held, *plan.unsure}
     platform = platform_objects.reporting(cluster, told)
-    others = [each for each in platform if not any(_quotes(text, each) for text in told)]
-    return replace(plan, nodes=nodes, reported=tuple(others[: reported.MOST]))
+    others = (each for each in platform if not any(_quotes(text, each) for text in told))
+    return replace(plan, nodes=nodes, reported=tuple(islice(others, reported.MOST)))
 
 
 def _quotes(text: str, problem: ReportedProblem) -> bool:

@@ -86,7 +86,7 @@ def _default(obj: Object, kind: Kind) -> str:
         return kubectl("edit", HCO, obj.name.removeprefix("kubevirt-"), obj.namespace)
     if obj.annotations or kind is KUBEVIRT:  # the mark of Fleet, and the chart of Harvester
         # few objects have it
-        from virt_admit.model.node_updates.rancher import fleet_objects  # noqa: PLC0415
+        from virt_admit.model.evidence.writes import fleet_objects  # noqa: PLC0415
 
         if chart := fleet_objects.chart_of(obj):
             return fleet_objects.edit(chart)

@@ -27,7 +27,7 @@ from virt_admit.rule import NODE, Action, Context, Finding, Findings, Object, ru
 )
 def check(node: Object, context: Context) -> Findings:
     found = unpromoted_nodes.known(context.cluster)
-    if found is None or node.name not in found.names:
+    if found is None or node.name not in found.told:
         return
     path = node.metadata["labels"][unpromoted_nodes.ZONE].path
     said = f"{capital(found.reason)}."

@@ -15,12 +15,12 @@ from virt_admit.forecasts.drain import vm_outcomes, workload_updates
 from virt_admit.forecasts.drain.changes import old_launchers
 from virt_admit.forecasts.drain.starts import crashed_launchers
 from virt_admit.forecasts.drain.workload_updates import Reach, Update
+from virt_admit.model.evidence.writes import fleet_objects
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE, KUBEVIRT, VMI
 from virt_admit.model.kubevirt.instances import migrations
 from virt_admit.model.messages import count
 from virt_admit.model.node_updates import harvester_upgrades
-from virt_admit.model.node_updates.rancher import fleet_objects
 from virt_admit.rule import Action, Context, Finding, Findings, Object, Urgency, rule, union
 
 MOVING = "migrating"

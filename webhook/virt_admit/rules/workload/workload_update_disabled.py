@@ -15,12 +15,13 @@ for nothing.
 
 from virt_admit.forecasts.drain import workload_updates
 from virt_admit.model.commands import about
+from virt_admit.model.evidence.writes import fleet_objects
 from virt_admit.model.kubernetes import kinds, nodes
 from virt_admit.model.kubernetes.cluster import each
 from virt_admit.model.kubernetes.kinds import HCO, KUBEVIRT, NODE, VMI
 from virt_admit.model.kubevirt.instances import vmis
 from virt_admit.model.kubevirt.settings import configuration, live_updates
-from virt_admit.model.node_updates.rancher import apply_conflicts, fleet_objects
+from virt_admit.model.node_updates.rancher import apply_conflicts
 from virt_admit.rule import Action, Cluster, Context, Finding, Findings, Object, Unseen, cut, rule
 
 

@@ -119,9 +119,12 @@ def _by_policy(eviction: PodEviction) -> OperatorAnswer:
     elif bound:
         return _in_place(bound, policy, eviction)
     if policy.startswith("block-for-eviction"):
-        elsewhere = _protected_nodes(namespace, cluster) - {node}
-        if held := longhorn_rebuilds.without_place(kept, policy, elsewhere, eviction):
-            return held
+        ids, stuck = longhorn_rebuilds.placeless(kept, eviction)
+        if stuck and policy == "block-for-eviction":
+            elsewhere = _protected_nodes(namespace, cluster) - {node}
+            return longhorn_rebuilds.without_place(ids, stuck, elsewhere, eviction)
+        if len(stuck) == len(ids):  # another copy that Longhorn counts ends that of a last one
+            return _of_last(kept, policy, eviction)
         raise Unseen(
             f"it first moves {count(len(kept), 'replica')} to other nodes, which need disk space"
         )

@@ -11,7 +11,7 @@ node goes first), longhorn/longhorn#12870.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from datetime import timedelta
 from typing import Final
 
@@ -202,24 +202,30 @@ LAST_ALONE: Final = "block-if-contains-last-replica"
 """The policy that Longhorn has by default."""
 
 
+def placeless(
+    kept: Sequence[Object], eviction: PodEviction
+) -> tuple[Sequence[str], Sequence[Object]]:
+    """Return the names of the volumes of replicas that are to move, and those of them that are
+    known to have no place for it.
+    """
+    cluster, namespace = eviction.cluster, eviction.budget.namespace
+    ids = sorted({each.at("spec", "volumeName").text or "" for each in kept})
+    every = [find(cluster, LONGHORN_VOLUME, namespace, each) for each in ids]
+    return ids, [each for each in every if each is not None and _others(each, eviction)]
+
+
 def without_place(
-    kept: Sequence[Object], policy: str, healthy: Set[str], eviction: PodEviction
-) -> OperatorAnswer | None:
-    """Return that replicas which a policy wants on other nodes have none to move to; None: they
-    may have one.
+    ids: Sequence[str], stuck: Sequence[Object], healthy: Set[str], eviction: PodEviction
+) -> OperatorAnswer:
+    """Return that replicas which all have to leave a node have no place to move to.
 
     Args:
-        kept: the replicas.
-        policy: node-drain-policy.
+        ids: the volumes of all its replicas.
+        stuck: those of them without a place.
         healthy: the other nodes whose copies Longhorn counts.
         eviction: of the pod of the budget.
     """
-    cluster, node, namespace = eviction.cluster, eviction.node, eviction.budget.namespace
-    ids = sorted({each.at("spec", "volumeName").text or "" for each in kept})
-    every = [find(cluster, LONGHORN_VOLUME, namespace, each) for each in ids]
-    stuck = [each for each in every if each is not None and _others(each, eviction)]
-    if not stuck:
-        return None
+    cluster, node = eviction.cluster, eviction.node
     volume = next((each for each in stuck if _says(each, cluster)), stuck[0])
     places, wanted = _others(volume, eviction), volume.at("spec", "numberOfReplicas").integer
     total = count(len(ids), "volume")
@@ -228,11 +234,11 @@ def without_place(
     if len(places) == 1:
         each = f"{places[0]}, the only other node with disks,"
     reason = (
-        f"node-drain-policy {policy} first moves the replicas of {which} off {node}, such as "
-        f"of {volume.name} (numberOfReplicas {wanted}), but {each} has one already and takes no "
-        f"second one (replica-soft-anti-affinity is false){_says(volume, cluster)}"
+        f"node-drain-policy block-for-eviction first moves the replicas of {which} off {node}, "
+        f"such as of {volume.name} (numberOfReplicas {wanted}), but {each} has one already and "
+        f"takes no second one (replica-soft-anti-affinity is false){_says(volume, cluster)}"
     )
-    return OperatorAnswer(Way.NEVER, reason, _otherwise(volume, ids, healthy, eviction))
+    return OperatorAnswer(Way.NEVER, reason, _otherwise(stuck, ids, healthy, eviction))
 
 
 def _others(volume: Object, eviction: PodEviction) -> Sequence[str]:
@@ -249,12 +255,14 @@ def _says(volume: Object, cluster: Cluster) -> str:
     return f". Volumes report{lasts}: Scheduled is False{reason}: {cut_middle(why, 100)}"
 
 
-def _otherwise(volume: Object, ids: Sequence[str], healthy: Set[str], eviction: PodEviction) -> str:
+def _otherwise(
+    stuck: Sequence[Object], ids: Sequence[str], healthy: Set[str], eviction: PodEviction
+) -> str:
     """Return the ways out: a further node always; one that leaves the replicas where they are only
     if all their volumes are healthy on other nodes.
     """
     namespace, cluster = eviction.budget.namespace, eviction.cluster
-    copies = cluster.cached(longhorn_copies.healthy)
+    copies, which = cluster.cached(longhorn_copies.healthy), names([each.name for each in stuck])
     elsewhere = {each: copies.get((namespace, each), set()) & healthy for each in ids}
     ways = ["Add a node with disks for Longhorn, to which it moves them"]
     if all(elsewhere.values()):
@@ -262,8 +270,13 @@ def _otherwise(volume: Object, ids: Sequence[str], healthy: Set[str], eviction: 
         command = merge_patch(LONGHORN_SETTING, "node-drain-policy", namespace, change)
         stays = "as all these volumes have a healthy copy elsewhere, let the replicas stay on"
         ways.append(typed(f"{stays} {eviction.node}", command))
-    wanted = volume.at("spec", "numberOfReplicas").integer or 0
-    number = len(elsewhere[volume.name])
-    if unhealthy_volumes.fewer(volume, number, wanted):
-        ways.append(f"as a decision, set numberOfReplicas of these volumes to {number}")
+    every = {len(elsewhere[each.name]) if _is_enough(each, elsewhere) else 0 for each in stuck}
+    if len(every) == 1 and (number := max(every)):
+        ways.append(f"as a decision, set numberOfReplicas of {which} to {number}")
     return "; or ".join(ways)
+
+
+def _is_enough(volume: Object, elsewhere: Mapping[str, Set[str]]) -> bool:
+    """Return whether a volume may be left with its healthy copies on other nodes."""
+    wanted = volume.at("spec", "numberOfReplicas").integer or 0
+    return bool(unhealthy_volumes.fewer(volume, len(elsewhere[volume.name]), wanted))

@@ -15,6 +15,7 @@ from virt_admit.forecasts.drain.control import kubevirt_updates
 from virt_admit.forecasts.drain.failures import failed_starts
 from virt_admit.forecasts.drain.starts import crashed_launchers
 from virt_admit.forecasts.placement import candidates
+from virt_admit.model.evidence.writes import fleet_objects
 from virt_admit.model.kubernetes import workloads
 from virt_admit.model.kubernetes.cluster import Cluster, more_may_exist
 from virt_admit.model.kubernetes.kinds import HARVESTER_UPGRADE
@@ -23,7 +24,6 @@ from virt_admit.model.kubevirt.settings import configuration
 from virt_admit.model.kubevirt.settings.versions import kubevirt_version, parse_version
 from virt_admit.model.messages import count, cut, names, shorten
 from virt_admit.model.node_updates import harvester_upgrades
-from virt_admit.model.node_updates.rancher import fleet_objects
 
 
 class SwitchedOff(NamedTuple):

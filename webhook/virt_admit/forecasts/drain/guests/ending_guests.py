@@ -72,21 +72,28 @@ class _Request(NamedTuple):
     """For how long it may take."""
     by: str
     """What else than the deletion of its VMI asked it, as an insertion; else empty."""
+    killer: str
+    """Who ends it then, and by which field."""
+    limit: str
 
 
 def _request(vmi: Object, cluster: Cluster) -> _Request | None:
     """Return when a guest was told to shut down; None: it was not, or that is not known."""
-    grace = timedelta(seconds=vmis.grace_seconds(vmi))
+    seconds = vmis.grace_seconds(vmi)
+    grace, limit = timedelta(seconds=seconds), f"{_FIELD} is {seconds}"
     if deleted := vmi.metadata["deletionTimestamp"].text:
         asked = clock.instant(deleted)
-        return _Request(asked, grace, "") if asked is not None else None
+        return _Request(asked, grace, "", "KubeVirt", limit) if asked is not None else None
     pod = running_launchers.launchers(cluster).on_node(vmi)
     end = clock.instant(pod.metadata["deletionTimestamp"].text) if pod is not None else None
-    seconds = pod.metadata["deletionGracePeriodSeconds"].integer if pod is not None else None
-    if pod is None or end is None or seconds is None:
+    given = pod.metadata["deletionGracePeriodSeconds"].integer if pod is not None else None
+    if pod is None or end is None or given is None:
         return None
-    own = timedelta(seconds=clock.bounded(seconds))
-    return _Request(end - own, min(grace, own), f" by the deletion of its pod {pod.name}")
+    own, by = timedelta(seconds=clock.bounded(given)), f" by the deletion of its pod {pod.name}"
+    if own >= grace:
+        return _Request(end - own, grace, by, "KubeVirt", limit)
+    limit = f"deletionGracePeriodSeconds of that pod is {given}"
+    return _Request(end - own, own, by, "Its kubelet", limit)
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:
@@ -102,8 +109,9 @@ def problem(vmi: Object, cluster: Cluster) -> Problem | None:
         return None
     reason = (
         f"its guest was told to shut down {clock.duration(asked)} ago{request.by} and still runs"
-        f"{_why(vmi)}. KubeVirt kills it only at {clock.stamp(request.time + request.grace)}, in "
-        f"{clock.duration(request.grace - asked)}, as {_FIELD} is {vmis.grace_seconds(vmi)}"
+        f"{_why(vmi)}. {request.killer} kills it only at "
+        f"{clock.stamp(request.time + request.grace)}, in {clock.duration(request.grace - asked)}, "
+        f"as {request.limit}"
     )
     return Problem(reason, _remedy(vmi, cluster), ProblemCause.STOP_OVERDUE)
 

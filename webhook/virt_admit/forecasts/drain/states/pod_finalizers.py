@@ -11,13 +11,13 @@ kube-controller-manager without it forgets a pod whose Job is deleted before the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from virt_admit.forecasts.placement.starts import pod_starts
 from virt_admit.model.commands import json_patch, kubectl, logs_of, typed
 from virt_admit.model.evidence.writes.stored_versions import CRD
-from virt_admit.model.kubernetes.cluster import Cluster, Unseen, unlisted
+from virt_admit.model.kubernetes.cluster import Cluster, Unseen, entry, unlisted
 from virt_admit.model.kubernetes.json_patch import Patch
 from virt_admit.model.kubernetes.kinds import API_SERVICE, JOB, NAMESPACE, POD, WORKFLOW, Kind
 from virt_admit.model.kubernetes.objects import Object, Path
@@ -98,45 +98,63 @@ def _not_installed(pod: Object, finalizer: str, cluster: Cluster) -> str:
     something does. Of a domain that is not known, any part may be the name of the project.
     """
     domain = finalizer.partition("/")[0]
+    words = _words(domain)
+    found = entry(cluster, _bearers, domain) if words else None
+    if found is None or unlisted(cluster, POD) or unlisted(cluster, NAMESPACE):
+        return ""
+    alike = (pod.namespace, _stem(pod)) in found.workloads
+    others = len(found.workloads) > alike or found.namespaces - {pod.namespace}
+    return "" if others or found.is_served else words[0] if len(words) == 1 else domain
+
+
+def _words(domain: str) -> Sequence[str]:
+    """Return what may be the name of the project of a domain."""
     host = domain.removesuffix(".k8s.io").removesuffix(".x").replace(".x-k8s.io", "")
     labels = [each for each in host.split(".") if each not in _NO_PROJECT]
     known = next((_PROJECTS[each] for each in labels if each in _PROJECTS), "")
-    words = [known] if known else labels
-    if not words or unlisted(cluster, POD) or unlisted(cluster, NAMESPACE):
-        return ""
-    places = [*_places(pod, cluster)]
-    if not known:  # definitions of the known ones often outlast them
-        places += [each.name for kind in (API_SERVICE, CRD) for each in cluster.known(kind)]
-    borne = any(_bears(name, word) for name in places for word in words)
-    return "" if borne else known or (labels[0] if len(labels) == 1 else domain)
+    return [known] if known else labels
 
 
-def _bears(name: str, word: str) -> bool:
+def _bears(name: str, words: Sequence[str]) -> bool:
     """Return whether a name contains a word; a short one may stand in another word by chance."""
-    return word in name if len(word) > _SHORT else word in _PARTS.split(name)
+    return any(word in name if len(word) > _SHORT else word in _PARTS.split(name) for word in words)
 
 
 _SHORT: Final = 3
 _PARTS: Final = re.compile(r"[-./]")
 
 
-def _places(pod: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield what may bear the name of a project: namespaces, and what pods with a controller are
-    named after. A pod and those made with it are no controller of its finalizer, and neither is a
-    namespace that has no other pods.
+class _Bearers(NamedTuple):
+    """What bears the name of a project, or of its namespace.
+
+    A pod and those made with it are no controller of its finalizer, and neither is a namespace that
+    has no other pods.
     """
-    alike, others = _stem(pod), set()
-    for space, stem in cluster.cached(_workloads):
-        if (space, stem) != (pod.namespace, alike):
-            others.add(space)
-            yield stem
-    yield from others
-    yield from (each.name for each in cluster.known(NAMESPACE) if each.name != pod.namespace)
+
+    workloads: Set[tuple[str, str]]
+    """What pods with a controller are named after, with their namespace."""
+    namespaces: Set[str]
+    is_served: bool
+    """Whether an API or a definition bears it; those of the known projects often outlast them."""
 
 
-def _workloads(cluster: Cluster) -> frozenset[tuple[str, str]]:
-    pods = (each for each in cluster.known(POD) if each.controller is not None)
-    return frozenset((each.namespace, _stem(each)) for each in pods)
+def _bearers(cluster: Cluster) -> Mapping[str, _Bearers]:
+    """Return what bears the name of a project, by the domain of each finalizer of a pod."""
+    pods = list(cluster.known(POD))
+    workloads = {(each.namespace, _stem(each)) for each in pods if each.controller is not None}
+    namespaces = [each.name for each in cluster.known(NAMESPACE)]
+    apis = [each.name for kind in (API_SERVICE, CRD) for each in cluster.known(kind)]
+    every = (item.text or "" for each in pods for item in each.metadata["finalizers"].items())
+    found = {}
+    for domain in {each.partition("/")[0] for each in every}:
+        words = _words(domain)
+        found[domain] = _Bearers(
+            {each for each in workloads if any(_bears(name, words) for name in each)},
+            {each for each in namespaces if _bears(each, words)},
+            not any(each in _PROJECTS.values() for each in words)
+            and any(_bears(each, words) for each in apis),
+        )
+    return found
 
 
 def _stem(pod: Object) -> str:

@@ -62,7 +62,7 @@ def never(vmi: Object, hooks: OnStart, loss: Loss) -> Problem | None:
     controller is down already; None: one does, as far as is known.
     """
     if loss.stopped:
-        held = unpromoted_nodes.known(loss.cluster)
+        held = unpromoted_nodes.of_loss(loss.lost, loss.cluster)
         restore = held.remedy if held is not None else "restore the control plane"
         return Problem(loss.stopped, restore, cause="")
     if hooks.never is not None:

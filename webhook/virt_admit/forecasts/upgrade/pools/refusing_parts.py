@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.remediation import hand_reboots
 from virt_admit.model.commands import about, argument, merge_patch, shell, typed
+from virt_admit.model.evidence.writes.fleet_objects import LOCAL
 from virt_admit.model.kubernetes import clock, workloads
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -40,7 +41,6 @@ from virt_admit.model.node_updates import (
 )
 from virt_admit.model.node_updates.node_phases import IN_FLIGHT
 from virt_admit.model.node_updates.rancher import nodeless_machines
-from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 
 SPACE: Final = "harvester-system"
 _STATE: Final = "harvesterhci.io/upgradeState"

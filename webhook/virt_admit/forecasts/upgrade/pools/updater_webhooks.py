@@ -19,6 +19,7 @@ from virt_admit.forecasts.placement.components.controllers import replaced_provi
 from virt_admit.forecasts.upgrade import harvester_waits
 from virt_admit.forecasts.upgrade.pool_obstacles import Obstacle
 from virt_admit.forecasts.upgrade.pools import updater_pods
+from virt_admit.model.evidence.writes.fleet_objects import LOCAL
 from virt_admit.model.kubernetes import nodes, webhook_requests
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.objects import Object
@@ -26,7 +27,6 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.kubernetes.webhook_requests import InterceptedRequest
 from virt_admit.model.messages import capital
 from virt_admit.model.node_updates import harvester_upgrades
-from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 from virt_admit.model.problems import ProblemCause, ProblemId
 
 READS: Final[Reads] = union(webhook_reach.READS, updater_pods.READS)

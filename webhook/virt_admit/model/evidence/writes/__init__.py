@@ -1,1 +1,3 @@
-"""Writes that the API server refuses: nothing answers for a webhook, or a policy denies them."""
+"""Writes that the API server refuses: nothing answers for a webhook, or a policy denies them; and
+those that another writer takes back.
+"""

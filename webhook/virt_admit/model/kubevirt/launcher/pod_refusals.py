@@ -268,9 +268,11 @@ def _webhook(refused: _Refused) -> str:
         title = f"KubeVirt {known.full_name}" if known is not None else "KubeVirt"
         template = vms.vmi_spec(refused.obj)
         said = refused.found.string
-        if (gate := refused_gates.remedy(said, refused.cluster)) or _OF_SETTINGS.search(said):
+        if gate := refused_gates.remedy(said, refused.cluster):
+            return gate
+        if _OF_SETTINGS.search(said) and not refused_gates.is_removed(said, refused.cluster):
             allow = f"allow in the configuration of {title} what this names"
-            return gate or typed(f"{allow}, or correct it in the VM", refused.edit)
+            return typed(f"{allow}, or correct it in the VM", refused.edit)
         field = refused_fields.remedy(refused.obj, template, said, title)
         return field or typed("correct in the VM what KubeVirt rejects", refused.edit)
     said, namespace = refused.found.string, refused.namespace

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import releases
 from virt_admit.model.commands import about, json_patch, kubectl, merge_patch, nested, typed
+from virt_admit.model.evidence.writes import fleet_objects
 from virt_admit.model.kubernetes import json_codec
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.json_patch import Patch
@@ -66,6 +67,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     ),
 }
 _LIST: Final = Path("spec", "configuration", "developerConfiguration", "featureGates")
+_REMOVED: Final = "Discontinued"
 _THEN: Final = "; KubeVirt then tries again by itself, within 17 minutes"
 """virt-controller pauses 1000 seconds at most between retries."""
 
@@ -85,6 +87,11 @@ def gate_of(said: str) -> str:
     return next((gate for words, gate in _IN_WORDS.items() if words in said), "")
 
 
+def is_removed(said: str, cluster: Cluster) -> bool:
+    """Return whether a refusal misses a gate of what the running release has no more."""
+    return _state(gate_of(said), cluster) == _REMOVED
+
+
 def remedy(said: str, cluster: Cluster) -> str:
     """Return what ends that KubeVirt refuses an object for what is off in the cluster; empty:
     the refusal names nothing of the kind, or the running release has removed it.
@@ -96,7 +103,7 @@ def remedy(said: str, cluster: Cluster) -> str:
         return typed(way.words, way.command) if way.command else way.words
     gate = gate_of(said)
     state = _state(gate, cluster)
-    if not gate or state == "Discontinued":
+    if not gate or state == _REMOVED:
         return ""
     title = f"KubeVirt {kubevirt.full_name}" if kubevirt is not None else "KubeVirt"
     if kubevirt is not None and (state == "GA" or _has(kubevirt, gate)):
@@ -115,6 +122,8 @@ def _gate(gate: str, since: str, title: str, kubevirt: Object | None, cluster: C
     words = f"add {gate} to the featureGates of {title}"
     if kubevirt is None:
         return _Way(f"{words}{since}", "kubectl get kubevirt -A")
+    if chart := fleet_objects.chart_of(kubevirt):
+        return _in_chart(f"{words}{since}", chart)
     disabled = next((each for each in _listed(kubevirt, enabled=False) if each.name == gate), None)
     if disabled is not None:
         step = Patch("remove", disabled.path)
@@ -182,8 +191,18 @@ def _setting(path: str, kubevirt: Object | None, cluster: Cluster) -> _Way:
         return _Way(f"{words} by {by}, which writes it", about("edit", hco, HCO))
     if kubevirt is None:
         return _Way(words, "kubectl get kubevirt -A")
+    if chart := fleet_objects.chart_of(kubevirt):
+        return _in_chart(words, chart)
     data = nested(steps, value=True)
     return _Way(words, merge_patch(KUBEVIRT, kubevirt.name, kubevirt.namespace, data))
+
+
+def _in_chart(words: str, chart: str) -> _Way:
+    """Return a change of KubeVirt where Harvester writes it: one by hand makes its chart Modified,
+    with which no upgrade starts.
+    """
+    by = f"in spec.values of ManagedChart {chart}, which writes it"
+    return _Way(f"{words} {by}", fleet_objects.edit(chart))
 
 
 def _listed(kubevirt: Object, *, enabled: bool) -> list[NamedGate]:

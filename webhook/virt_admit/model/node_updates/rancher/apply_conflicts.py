@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import about, merge_patch, nested, typed
-from virt_admit.model.evidence.writes import field_owners
+from virt_admit.model.evidence.writes import field_owners, fleet_objects
 from virt_admit.model.evidence.writes.field_owners import OwnedField
 from virt_admit.model.kubernetes import kinds
 from virt_admit.model.kubernetes.cluster import Cluster
@@ -26,7 +26,6 @@ from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
 from virt_admit.model.lookups import find
 from virt_admit.model.messages import cut, names
-from virt_admit.model.node_updates.rancher import fleet_objects
 
 READS: Final[Reads] = {
     MANAGED_CHART: ("spec.diff",),

@@ -17,6 +17,7 @@ from typing import Final
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import kubectl, typed
+from virt_admit.model.evidence.writes.fleet_objects import LOCAL
 from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
@@ -25,7 +26,6 @@ from virt_admit.model.kubernetes.reads import Reads, union
 from virt_admit.model.messages import count
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
 from virt_admit.model.node_updates.node_phases import Phase
-from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
 READS: Final[Reads] = union(

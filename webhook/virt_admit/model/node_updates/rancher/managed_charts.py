@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from virt_admit.model.commands import about, argument, merge_patch, shell, typed
 from virt_admit.model.evidence import unready_pods
+from virt_admit.model.evidence.writes.fleet_objects import HARVESTER, LOCAL
 from virt_admit.model.kubernetes import clock, json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import (
@@ -49,7 +50,6 @@ from virt_admit.model.node_updates.rancher import (
     left_charts,
     rendered_certificates,
 )
-from virt_admit.model.node_updates.rancher.fleet_objects import HARVESTER, LOCAL
 from virt_admit.model.node_updates.update_orders import StandingOrder
 
 _STAGE: Final = "SystemServicesUpgraded"

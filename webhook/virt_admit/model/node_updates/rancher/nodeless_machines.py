@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
 from virt_admit.model.commands import about, typed
+from virt_admit.model.evidence.writes.fleet_objects import LOCAL
 from virt_admit.model.kubernetes import clock, nodes
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
@@ -28,7 +29,6 @@ from virt_admit.model.lookups import find
 from virt_admit.model.messages import names
 from virt_admit.model.node_updates import harvester_upgrades, update_orders
 from virt_admit.model.node_updates.rancher import planner_waits
-from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 from virt_admit.model.node_updates.update_orders import StandingOrder
 from virt_admit.model.remediation import machine_drain
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from virt_admit.model import machine_nodes
+from virt_admit.model.evidence.writes.fleet_objects import LOCAL
 from virt_admit.model.kubernetes import nodes
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, NODE
 from virt_admit.model.kubernetes.reads import Reads, union
-from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 
 READS: Final[Reads] = union(machine_nodes.READS, {NODE: ("metadata.labels",)})
 

@@ -15,13 +15,13 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from virt_admit.model import machine_nodes
+from virt_admit.model.evidence.writes.fleet_objects import LOCAL
 from virt_admit.model.kubernetes import clock
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CAPI_MACHINE, RANCHER_CLUSTER
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import WHOLE_CONDITIONS, Reads, union
 from virt_admit.model.node_updates import update_orders
-from virt_admit.model.node_updates.rancher.fleet_objects import LOCAL
 from virt_admit.model.remediation import machine_drain
 
 READS: Final[Reads] = union(

@@ -43,8 +43,7 @@ class _Changed(NamedTuple):
 
     @property
     def title(self) -> str:
-        place = filter(None, (self.status["namespace"].text, self.status["name"].text))
-        return f"{self.status['kind'].text} {'/'.join(place)}"
+        return _title(self.status)
 
     @property
     def left_out(self) -> dict[str, Any]:
@@ -79,8 +78,19 @@ def of(chart: Object, entry: Field, then: str) -> tuple[str, str] | None:
         "makes its certificate at each rendering, so to apply it again does not help. Its "
         f"spec.diff.comparePatches does not leave {left} out"
     )
-    words = f"Have Fleet leave these objects out of its comparison, {then}"
-    return reason, typed(words, _command(chart, [each.left_out for each in new]))
+    told, parts = {each.status.path for each in pair}, ("modifiedStatus", "nonReadyStatus")
+    rest = [each for part in parts for each in entry[part].items() if each.path not in told]
+    words, further = "Have Fleet leave these objects out of its comparison", ""
+    if rest:  # they keep the chart from being ready as well
+        further = f"see to {names(map(_title, rest), 200)} as well, which Fleet names beside them"
+    else:
+        words += f", {then}"
+    return reason, typed(words, _command(chart, [each.left_out for each in new]), further)
+
+
+def _title(status: Field) -> str:
+    place = filter(None, (status["namespace"].text, status["name"].text))
+    return f"{status['kind'].text} {'/'.join(place)}"
 
 
 def _changed(entry: Field) -> Iterator[_Changed]:

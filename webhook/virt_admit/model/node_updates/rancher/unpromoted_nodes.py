@@ -8,7 +8,7 @@ pkg/controller/master/node/promote_controller.go#selectPromoteNode; harvester/ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from virt_admit.model.commands import argument, shell, typed
@@ -40,17 +40,18 @@ class UnpromotedNodes(NamedTuple):
     """Nodes that could be of the control plane, and are not for their zones."""
 
     names: Sequence[str]
-    servers: int
+    servers: Sequence[str]
     """Nodes of the control plane."""
     zones: Sequence[str]
     """Those of all these nodes."""
-    same: Sequence[str]
-    """The nodes to which another zone is to be given: as many as zones lack."""
+    moves: Mapping[str, str]
+    """The nodes to which another zone is to be given, as many as zones lack; and that zone."""
 
     @property
     def reason(self) -> str:
         """Return why they are not promoted, as a clause."""
-        own, have = ("only node", "has") if self.servers == 1 else (f"{self.servers} nodes", "have")
+        number = len(self.servers)
+        own, have = ("only node", "has") if number == 1 else (f"{number} nodes", "have")
         return (
             f"Harvester has not promoted {names(self.names, 160)} to the control plane: its {own} "
             f"{have} label {ZONE}, and with that Harvester waits for nodes in "
@@ -59,15 +60,22 @@ class UnpromotedNodes(NamedTuple):
         )
 
     @property
+    def told(self) -> Sequence[str]:
+        """Return those of which a finding is enough: the ones that get another zone, or else one of
+        which a cluster may have a hundred.
+        """
+        return [name for name in self.names if name in self.moves] or self.names[:1]
+
+    @property
     def remedy(self) -> str:
         """How Harvester promotes them. What else goes by zones is not known."""
         steps = [
-            shell("kubectl", "label", "node", argument(name), f"{ZONE}={name[:63]}", "--overwrite")
-            for name in self.same
+            shell("kubectl", "label", "node", argument(name), f"{ZONE}={zone}", "--overwrite")
+            for name, zone in self.moves.items()
         ]
-        own = "a zone of its own" if len(self.same) == 1 else "zones of their own"
+        own = "a zone of its own" if len(self.moves) == 1 else "zones of their own"
         words = (
-            f"Unless volumes or affinities go by these zones, give {names(self.same)} {own}, "
+            f"Unless volumes or affinities go by these zones, give {names(self.moves)} {own}, "
             "after which Harvester promotes one node after the other"
         )
         return typed(words, " && ".join(steps), "or remove that label from all nodes")
@@ -103,13 +111,34 @@ def known(cluster: Cluster) -> UnpromotedNodes | None:
         if zone in used:
             same.append(each)
         used.add(zone)
-    same.sort(key=_is_server)  # those that are to be promoted first
-    lacking = [each.name for each in same[: _WANTED - len(zones)]]
+    # if any has the label, Harvester promotes no others
+    same.sort(key=lambda each: (_is_server(each), f"{_ROLE}management" not in each.labels))
     return UnpromotedNodes(
-        [each.name for each in others], len(servers), sorted(zones), tuple(lacking)
+        [each.name for each in others],
+        [each.name for each in servers],
+        sorted(zones),
+        {each.name: _own_zone(each.name, zones) for each in same[: _WANTED - len(zones)]},
     )
 
 
+def of_loss(lost: Set[str], cluster: Cluster) -> UnpromotedNodes | None:
+    """Return the nodes that are not promoted if their promotion would let the API survive this
+    loss; None: three nodes of a control plane survive the loss of one alone.
+    """
+    found = known(cluster)
+    if found is None or len(lost & {*found.servers, *found.names}) > 1:
+        return None
+    return found
+
+
+def _own_zone(node: str, zones: Set[str]) -> str:
+    """Return a zone after the name of a node that no other one has."""
+    name = node[:_LONGEST].rstrip("-._")
+    return f"{name}-zone" if name in zones else name
+
+
+_LONGEST: Final = 58
+"""Characters of a zone: a value of a label has 63."""
 _COMPLETE: Final = "complete"
 _HOLDS: Final = ("running", "failed", "unknown")
 """The states of a promotion in which Harvester begins no other."""

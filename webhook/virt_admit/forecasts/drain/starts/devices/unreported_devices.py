@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from virt_admit.forecasts.drain.states import vm_states_times
 from virt_admit.forecasts.placement import candidates, virt_handlers
+from virt_admit.forecasts.placement.candidates import SchedulingTarget
 from virt_admit.forecasts.placement.components.drivers.missing_device_files import (
     PCI_DEVICE,
     PCI_DEVICE_CLAIM,
@@ -253,22 +254,41 @@ def note(node: str, cluster: Cluster) -> str:
 def _waiting(node: str, found: Sequence[UnreportedDevice], cluster: Cluster) -> str:
     """Return which VMs lack nothing else on a node than these devices; empty: none is known to."""
     lost = {each.name for each in found}
-    said = []
+    waiting = [
+        each
+        for each in cluster.cached(_unplaced)
+        if all(
+            cause.endswith(_MISSING) and cause.partition(": ")[0] in lost
+            for cause in each.target.placement.refusals.get(node, "").split("; ")
+        )
+    ]
+    said = [_waits(each, sorted(lost), cluster) for each in waiting[:_MOST]]
+    more = len(waiting) - len(said)
+    return "; ".join((*said, *[f"{more} more wait"] * bool(more)))
+
+
+def _waits(each: _Unplaced, lost: Sequence[str], cluster: Cluster) -> str:
+    demanded = each.target.pod.requests
+    needs = names(f"{demanded[name]} of {name}" for name in lost if demanded.get(name))
+    lasts = vm_states_times.lasting(clock.instant(each.pod.created), cluster)
+    return f"VM {each.vmi.full_name}, which needs {needs}, has been Pending {lasts}"
+
+
+class _Unplaced(NamedTuple):
+    """A VM whose pod has no node, and that none takes now."""
+
+    vmi: Object
+    pod: Object
+    target: SchedulingTarget
+
+
+def _unplaced(cluster: Cluster) -> Sequence[_Unplaced]:
+    found = []
     for pod in filter(_is_pending, cluster.known(POD)):
         vmi = find(cluster, VMI, pod.namespace or "", pod.labels.get(launcher_pod.NAME) or "")
-        if vmi is None or vmis.running(vmi):
-            continue
-        target = candidates.target(vmi, cluster, moves=False)
-        causes = target.placement.refusals.get(node, "").split("; ")
-        if all(each.endswith(_MISSING) and each.partition(": ")[0] in lost for each in causes):
-            needs = names(
-                f"{number} of {each}"
-                for each in sorted(lost)
-                if (number := target.pod.requests.get(each))
-            )
-            lasts = vm_states_times.lasting(clock.instant(pod.created), cluster)
-            said.append(f"VM {vmi.full_name}, which needs {needs}, has been Pending {lasts}")
-    return "; ".join((*said[:_MOST], *[f"{len(said) - _MOST} more wait"] * (len(said) > _MOST)))
+        if vmi is not None and not vmis.running(vmi):
+            found.append(_Unplaced(vmi, pod, candidates.target(vmi, cluster, moves=False)))
+    return [each for each in found if not each.target.placement.has_candidate]
 
 
 def _is_pending(pod: Object) -> bool:

@@ -10,11 +10,10 @@ content/en/docs/concepts/storage/volumes.md#mount-propagation; kubevirt/kubevirt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping, Set
 from typing import Final
 
-from virt_admit.model.kubernetes import workloads
-from virt_admit.model.kubernetes.cluster import Cluster
+from virt_admit.model.kubernetes.cluster import Cluster, entry
 from virt_admit.model.kubernetes.kinds import NODE, POD
 from virt_admit.model.kubernetes.objects import Field, Object
 from virt_admit.model.kubernetes.reads import CONDITIONS, Reads
@@ -51,8 +50,9 @@ def _problem(pod: Object, status: Field, said: re.Match[str], cluster: Cluster) 
     path, mount, slave = said[1], said[2], said[3]
     node, name = pod.at("spec", "nodeName").text or "its node", status["name"].text or "?"
     mode = "HostToContainer" if slave else "Bidirectional"
-    works = sorted({*_systems(pod, cluster)} - {_system(node, cluster), ""})
-    own = _system(node, cluster)
+    own, owner = _system(node, cluster), pod.controller
+    alike = (pod.namespace, owner["uid"].text) if owner is not None else None
+    works = sorted({*(entry(cluster, _working, alike) or ())} - {own, ""}) if alike else []
     others = f", while it works on {names(works)}" if works else ""
     system = f" (osImage {own}{others})" if own else ""
     reason = (
@@ -67,11 +67,14 @@ def _problem(pod: Object, status: Field, said: re.Match[str], cluster: Cluster) 
     return Problem(reason, remedy, brief=f"mount {mount} of {node} is not shared")
 
 
-def _systems(pod: Object, cluster: Cluster) -> Iterator[str]:
-    """Yield the systems of the nodes on which pods of the same owner are ready."""
-    for each in workloads.siblings(pod, cluster):
-        if each.is_true("Ready"):
-            yield _system(each.at("spec", "nodeName").text or "", cluster)
+def _working(cluster: Cluster) -> Mapping[tuple[str, str | None], Set[str]]:
+    """Return the systems of the nodes on which pods are ready, by their namespace and owner."""
+    found: dict[tuple[str, str | None], set[str]] = {}
+    for pod in cluster.known(POD):
+        if (owner := pod.controller) is not None and pod.is_true("Ready"):
+            systems = found.setdefault((pod.namespace, owner["uid"].text), set())
+            systems.add(_system(pod.at("spec", "nodeName").text or "", cluster))
+    return found
 
 
 def _system(node: str, cluster: Cluster) -> str:

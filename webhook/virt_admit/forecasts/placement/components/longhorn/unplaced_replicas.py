@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from virt_admit.forecasts.placement.components.longhorn import longhorn_copies, unhealthy_volumes
+from virt_admit.forecasts.placement.components.longhorn import unhealthy_volumes
 from virt_admit.model.commands import about, merge_patch, typed
 from virt_admit.model.kubernetes.cluster import Cluster, cached, unlisted
 from virt_admit.model.kubernetes.kinds import LONGHORN_NODE, LONGHORN_REPLICA, LONGHORN_VOLUME
@@ -134,7 +134,7 @@ def occupied(volume: Object, leaving: str, cluster: Cluster) -> Sequence[str]:
     and takes no second one, so that its replica has no place to move to; empty: one may take it.
 
     A cordoned node with a replica counts, too: it takes no second one when it is back. A volume
-    with enough other healthy ones needs no place.
+    with enough other ones needs no place: Longhorn writes the one that is to follow it already.
     """
     own = volume.at("spec", "replicaSoftAntiAffinity").text
     soft = own == "enabled" or (
@@ -149,8 +149,7 @@ def occupied(volume: Object, leaving: str, cluster: Cluster) -> Sequence[str]:
     ]
     used = {each.at("spec", "nodeID").text for each in alive}
     wanted = volume.at("spec", "numberOfReplicas").integer or 0
-    fine = {each.at("spec", "nodeID").text for each in alive if longhorn_copies.is_healthy(each)}
-    if len(fine - {leaving}) >= wanted:
+    if len(used - {leaving, "", None}) >= wanted:
         return ()
     others = [each.name for each in _nodes(cluster) if each.name != leaving]
     return others if used.issuperset(others) else ()

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from virt_admit.model.commands import about, typed
+from virt_admit.model.evidence.writes import fleet_objects
 from virt_admit.model.kubernetes import json_codec, kinds
 from virt_admit.model.kubernetes.cluster import Cluster
 from virt_admit.model.kubernetes.kinds import CDI, HCO, KUBEVIRT
 from virt_admit.model.kubernetes.objects import Object
 from virt_admit.model.kubernetes.reads import Reads
-from virt_admit.model.node_updates.rancher import fleet_objects
 
 READS: Final[Reads] = {KUBEVIRT: (), CDI: ()}
 FIELD: Final = "spec.customizeComponents"
