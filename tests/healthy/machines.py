@@ -282,7 +282,7 @@ class Guest:
     cores: int = 2
     disks: Iterable[str] = ()
     hotplugged: Iterable[str] = ()
-    migratable: Object | None = dataclasses.field(default_factory=lambda: MIGRATABLE)
+    migratable: Object | None = dataclasses.field(default_factory=lambda: dict(MIGRATABLE))
     domain: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     vm_spec: Mapping[str, Any] = dataclasses.field(default_factory=dict)
