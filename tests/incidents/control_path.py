@@ -46,7 +46,8 @@ def bridge() -> Incident:
 
 def detached_disks() -> Incident:
     release = (1, 3)
-    items = plain(release) + guest("web", "w1", release, hotplugged=["vol001"]) + claim("vol001")
+    items = plain(release) + guest("web", "w1", release, hotplugged=["vol001"])
+    items += claim("vol001", driver="driver.longhorn.io")
     facts = (
         r"pod that attaches vol001: its eviction may detach",
         r"I/O error",
