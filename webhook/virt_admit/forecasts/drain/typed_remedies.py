@@ -69,8 +69,8 @@ def _with_command(problem: Problem, vmi: Object, cluster: Cluster) -> Problem:
     cause = problem.id.cause if problem.id is not None else problem.cause
     if cause in _MOVES and (stop := repository_vms.stopped(vmi, cluster)):
         return problem._replace(remedy=stop, command=command_of(stop))
-    aimed = left_selectors.aimed_by(vmi, cluster) is not None
-    if cause in _PLACES and not aimed and (host := left_selectors.host(vmi, cluster)):
+    host = left_selectors.host(vmi, cluster) if cause in _PLACES else ""
+    if host and left_selectors.aimed_by(vmi, cluster) is None:  # else it goes with that migration
         return _restarted(problem, vmi, host)
     owned = _with_owner(vmi, cluster)
     other = _unpinned(problem, owned, cluster) or stopped(problem, vmi, cluster)

@@ -47,6 +47,19 @@ def exact(cluster: Cluster) -> datetime | None:
     return instant(cluster.time)
 
 
+def end_asked(obj: Object) -> datetime | None:
+    """Return when the deletion of an object was asked for; None: it was not, or that is not known.
+
+    Its time stamp is the end of the grace period (kubernetes/apiserver:
+    pkg/registry/rest/delete.go#BeforeDelete).
+    """
+    end = instant(obj.metadata["deletionTimestamp"].text)
+    grace = obj.metadata["deletionGracePeriodSeconds"].integer
+    if end is None or grace is None:
+        return None
+    return end - timedelta(seconds=bounded(grace))
+
+
 def now(cluster: Cluster) -> datetime | None:
     """Return the time of the listing, else the newest heartbeat of a known node; None:
     it cannot be determined.

@@ -85,15 +85,15 @@ def _request(vmi: Object, cluster: Cluster) -> _Request | None:
         asked = clock.instant(deleted)
         return _Request(asked, grace, "", "KubeVirt", limit) if asked is not None else None
     pod = running_launchers.launchers(cluster).on_node(vmi)
-    end = clock.instant(pod.metadata["deletionTimestamp"].text) if pod is not None else None
+    asked = clock.end_asked(pod) if pod is not None else None
     given = pod.metadata["deletionGracePeriodSeconds"].integer if pod is not None else None
-    if pod is None or end is None or given is None:
+    if pod is None or asked is None or given is None:
         return None
     own, by = timedelta(seconds=clock.bounded(given)), f" by the deletion of its pod {pod.name}"
     if own >= grace:
-        return _Request(end - own, grace, by, "KubeVirt", limit)
+        return _Request(asked, grace, by, "KubeVirt", limit)
     limit = f"deletionGracePeriodSeconds of that pod is {given}"
-    return _Request(end - own, own, by, "Its kubelet", limit)
+    return _Request(asked, own, by, "Its kubelet", limit)
 
 
 def problem(vmi: Object, cluster: Cluster) -> Problem | None:

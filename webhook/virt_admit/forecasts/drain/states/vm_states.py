@@ -228,11 +228,7 @@ def _ending(launcher: Object) -> VmState:
     pkg/controller/namespace/deletion/namespaced_resources_deleter.go#deleteAllContent).
     """
     until = clock.instant(launcher.metadata["deletionTimestamp"].text)
-    grace = launcher.metadata["deletionGracePeriodSeconds"].integer
-    since = None
-    if until is not None and grace is not None:
-        since = until - timedelta(seconds=clock.bounded(grace))
-    return VmState(State.STOPPING, since=since, until=until)
+    return VmState(State.STOPPING, since=clock.end_asked(launcher), until=until)
 
 
 def _refused(vmi: Object, node: str, cluster: Cluster) -> VmState:
